@@ -1,0 +1,100 @@
+/*-------------------------------------------------------------------------
+ *
+ * api.h
+ *	  What the SQL-callable functions share: privileges, the composite that
+ *	  they return, reading a session.
+ *
+ * IDENTIFICATION
+ *	  src/api/api.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAYFLOW_API_H
+#define PAYFLOW_API_H
+
+#include "fmgr.h"
+
+#include "lib/payment_row.h"
+
+/* ---- enter.c ---- */
+
+/* a call of one of our functions, while its SQL runs as the owner */
+typedef struct ApiCall
+{
+	Oid			caller;			/* whose privileges count */
+	int			caller_security;
+	int			settings_level;
+	MemoryContext result_context;	/* outlives the call's SPI connection */
+} ApiCall;
+
+/*
+ * Raises 55000 unless the server has loaded payflow at start.  The first thing
+ * that each function does.
+ */
+extern void require_loaded(void);
+
+/*
+ * Becomes the owner of payflow's tables, with a search_path of our own and an
+ * SPI connection; and back.  After an error nothing is to be undone: the end
+ * of the (sub)transaction does it.
+ */
+extern void api_enter(ApiCall *call);
+extern void api_leave(ApiCall *call);
+
+/* ---- payment.c ---- */
+
+/*
+ * The composite payflow.payment that the SQL function is declared to return,
+ * allocated in the call's result context.
+ */
+extern Datum payment_datum(FunctionCallInfo fcinfo, const ApiCall *call, const PaymentRow *row,
+						   bool replayed, int http_status);
+
+/* The same as a tuple in the current memory context, for functions that return a set. */
+extern HeapTuple payment_tuple(FunctionCallInfo fcinfo, const PaymentRow *row,
+							   bool replayed, int http_status);
+
+/* What an HTTP handler should answer: 202 while the session is in progress, else 200. */
+extern int	http_status_of(const PaymentRow *row);
+
+/* ---- get.c ---- */
+
+/* The session, as the transaction sees it now; raises session_not_found.  Needs api_enter(). */
+extern PaymentRow *read_payment(const pg_uuid_t *session_id);
+
+/* Raises session_not_found. */
+extern void session_not_found(const pg_uuid_t *session_id) pg_attribute_noreturn();
+
+/* Raises merchant_not_found unless there is such a merchant.  Needs api_enter(). */
+extern void require_merchant(const char *merchant);
+
+/* Raises merchant_not_found. */
+extern void merchant_not_found(const char *merchant) pg_attribute_noreturn();
+
+/* ---- latest.c ---- */
+
+/* what of a session tells a waiter whether to go on waiting */
+typedef struct LatestState
+{
+	SessionStatus status;
+	SessionStage stage;
+	TimestampTz updated_at;
+	bool		written_here;	/* by the current transaction */
+} LatestState;
+
+/*
+ * Reads what is committed now, whatever snapshot the transaction has, and
+ * keeps no lock.  Raises session_not_found.
+ */
+extern LatestState read_latest(const pg_uuid_t *session_id);
+
+/*
+ * Reads the latest state for a call that is about to wait; raises 25001 above
+ * READ COMMITTED, where the caller could not see what it waits for, and 55000
+ * when its own transaction wrote the session, so that nobody else can change
+ * it until it ends.
+ */
+extern void require_can_wait(const char *function);
+extern LatestState read_latest_to_wait(const pg_uuid_t *session_id, const char *function);
+
+#endif							/* PAYFLOW_API_H */

@@ -1,0 +1,117 @@
+/*-------------------------------------------------------------------------
+ *
+ * check.c
+ *	  check() and payer_returned(): have the provider asked now.
+ *
+ *	  They write no row: the question goes into the ring of asks in shared
+ *	  memory, from where a worker takes it.
+ *
+ * IDENTIFICATION
+ *	  src/api/check.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+
+#include "api/api.h"
+#include "api/args.h"
+#include "lib/compat.h"
+#include "shared/shared.h"
+
+typedef struct Question
+{
+	const char *function;		/* who asks, for messages */
+	const pg_uuid_t *session_id;
+	bool		returned;		/* the payer is back */
+	const char *params;			/* JSON text or NULL */
+	long		wait;			/* milliseconds */
+} Question;
+
+PG_FUNCTION_INFO_V1(payflow_check);
+PG_FUNCTION_INFO_V1(payflow_payer_returned);
+
+/*
+ * Sleeps until the question is answered or the time is over.  The sleep is
+ * prepared before each look at the answer; an error leaves that to the end of
+ * the (sub)transaction.
+ */
+static void
+wait_for_answer(const pg_uuid_t *session_id, const AskTicket *ticket, long timeout)
+{
+	instr_time	start;
+	long		left = timeout;
+
+	INSTR_TIME_SET_CURRENT(start);
+	waiter_prepare(session_id);
+	while (!ask_answered(ticket) && left > 0)
+	{
+		instr_time	elapsed;
+
+		(void) waiter_sleep(session_id, left);
+		INSTR_TIME_SET_CURRENT(elapsed);
+		INSTR_TIME_SUBTRACT(elapsed, start);
+		left = timeout - (long) INSTR_TIME_GET_MILLISEC(elapsed);
+	}
+	waiter_done();
+}
+
+/*
+ * Asks, waits if so wished, and returns the session as it is then: 202 also
+ * when the ring is full, because then nobody was asked.
+ */
+static Datum
+ask(FunctionCallInfo fcinfo, const Question *question)
+{
+	AskTicket	ticket;
+	bool		asked = true;
+	ApiCall		call;
+	PaymentRow *row;
+	Datum		result;
+
+	PreventCommandDuringRecovery(question->function);
+	if (question->wait > 0)
+	{
+		require_can_wait(question->function);
+		(void) read_latest_to_wait(question->session_id, question->function);
+		asked = ask_put(question->session_id, question->returned, question->params, &ticket);
+		if (asked)
+			wait_for_answer(question->session_id, &ticket, question->wait);
+	}
+
+	api_enter(&call);
+	row = read_payment(question->session_id);
+	if (question->wait == 0)
+		asked = ask_put(question->session_id, question->returned, question->params, &ticket);
+	result = payment_datum(fcinfo, &call, row, false, asked ? http_status_of(row) : 202);
+	api_leave(&call);
+	return result;
+}
+
+Datum
+payflow_check(PG_FUNCTION_ARGS)
+{
+	Question	question = {0};
+
+	require_loaded();
+	question.function = "payflow.check()";
+	question.session_id = arg_session_id(fcinfo, 0);
+	question.wait = arg_wait(fcinfo, 1, "wait");
+	return ask(fcinfo, &question);
+}
+
+Datum
+payflow_payer_returned(PG_FUNCTION_ARGS)
+{
+	Question	question = {0};
+
+	require_loaded();
+	question.function = "payflow.payer_returned()";
+	question.session_id = arg_session_id(fcinfo, 0);
+	question.returned = true;
+	question.params = arg_return_params(fcinfo, 1);
+	question.wait = arg_wait(fcinfo, 2, "wait");
+	return ask(fcinfo, &question);
+}

@@ -1,0 +1,476 @@
+/*-------------------------------------------------------------------------
+ *
+ * create.c
+ *	  create(): claims an order for a payment session, or returns the one that
+ *	  runs.
+ *
+ *	  A replay is one look that locks nothing and writes nothing.  Only on a
+ *	  miss the order is locked and looked at again: the advisory lock lets
+ *	  those who create for one order queue up, the lock of the order's row
+ *	  shuts out the workers, and the unique index of live sessions stands
+ *	  behind both for those who insert around this function.
+ *
+ *	  A snapshot that is older than somebody's commit never gives a second
+ *	  session: whatever ends or makes a session also updates its order's row,
+ *	  so above READ COMMITTED the server raises 40001.
+ *
+ * IDENTIFICATION
+ *	  src/api/create.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_foreign_server.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "api/api.h"
+#include "api/args.h"
+#include "lib/compat.h"
+#include "lib/error.h"
+#include "lib/spi.h"
+#include "lib/uuid.h"
+#include "provider/provider.h"
+#include "session/session.h"
+
+/* what the caller wants */
+typedef struct Wish
+{
+	char	   *order_id;
+	int64		amount;
+	char	   *currency;
+	char	   *provider;		/* NULL: the merchant's default, or any that runs */
+	char	   *merchant;
+	bool		manual_capture;
+	char	   *return_url;
+	char	   *description;
+	Datum		customer;		/* JSON objects, 0 for null */
+	Datum		metadata;
+	Datum		receipt;
+} Wish;
+
+/* the live session of an order, and what is known beside it */
+typedef struct Look
+{
+	PaymentRow *running;		/* NULL: none */
+	bool		merchant_enabled;
+	char	   *default_provider;
+	bool		order_open;
+	bool		money_in_suspense;
+} Look;
+
+/*
+ * A literal list: the planner must see that it is that of the partial index
+ * ux_payment_active_order.
+ */
+#define IS_LIVE(prefix) \
+	prefix "status::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[" \
+	"'registering', 'registered', 'unknown', 'authorized', 'canceling']::pg_catalog.text[])"
+
+static Statement look_at_first = {
+	.sql = "SELECT " PAYMENT_ROW_COLUMNS ", m.enabled, m.default_provider "
+	"FROM payflow.merchants m "
+	"LEFT JOIN (payflow.payment_sessions s JOIN payflow.orders o"
+	" ON o.merchant OPERATOR(pg_catalog.=) s.merchant AND o.order_id OPERATOR(pg_catalog.=) s.order_id)"
+	" ON s.merchant OPERATOR(pg_catalog.=) m.id AND s.order_id OPERATOR(pg_catalog.=) $2 AND " IS_LIVE("s.")
+	" WHERE m.id OPERATOR(pg_catalog.=) $1",
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID}
+};
+
+static Statement lock_orders_row = {
+	.sql = "SELECT FROM payflow.orders o"
+	" WHERE o.merchant OPERATOR(pg_catalog.=) $1 AND o.order_id OPERATOR(pg_catalog.=) $2"
+	" FOR NO KEY UPDATE",
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID}
+};
+
+/*
+ * Money in suspense: suspense_amount is in the session's currency only, what
+ * came in another one is known by its entry and its open discrepancy.
+ */
+static Statement look_again = {
+	.sql = "SELECT " PAYMENT_ROW_COLUMNS ", o.status::pg_catalog.text OPERATOR(pg_catalog.=) 'open', EXISTS ("
+	"SELECT FROM payflow.payment_sessions x"
+	" WHERE x.merchant OPERATOR(pg_catalog.=) o.merchant AND x.order_id OPERATOR(pg_catalog.=) o.order_id"
+	" AND (x.suspense_amount OPERATOR(pg_catalog.>) 0"
+	" OR EXISTS (SELECT FROM payflow.discrepancies d"
+	" WHERE d.session_id OPERATOR(pg_catalog.=) x.session_id AND d.status OPERATOR(pg_catalog.=) 'open')"
+	" AND EXISTS (SELECT FROM payflow.accounting_entries e"
+	" WHERE e.session_id OPERATOR(pg_catalog.=) x.session_id"
+	" AND e.entry_type OPERATOR(pg_catalog.=) 'unexpected_received')))"
+	" FROM payflow.orders o"
+	" JOIN payflow.merchants m ON m.id OPERATOR(pg_catalog.=) o.merchant"
+	" LEFT JOIN payflow.payment_sessions s ON s.merchant OPERATOR(pg_catalog.=) o.merchant"
+	" AND s.order_id OPERATOR(pg_catalog.=) o.order_id AND " IS_LIVE("s.")
+	" WHERE o.merchant OPERATOR(pg_catalog.=) $1 AND o.order_id OPERATOR(pg_catalog.=) $2",
+	.nargs = 2,
+	.argtypes = {TEXTOID, TEXTOID}
+};
+
+#define CLAIM_NARGS 13
+#define CLAIM_ARGTYPES \
+	{TEXTOID, TEXTOID, INT8OID, TEXTOID, UUIDOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, \
+	TEXTOID, TEXTOID, JSONBOID, JSONBOID, JSONBOID}
+#define SESSION_COLUMNS \
+	"(merchant, order_id, amount, currency, session_id, provider, capture," \
+	" next_action_at, created_at, updated_at, return_url, description, customer, metadata, receipt)"
+#define SESSION_VALUES "$3, $4, $5, $6, $7, $8, $8, $8, $9, $10, $11, $12, $13"
+#define UNLESS_ONE_IS_LIVE "ON CONFLICT (merchant, order_id) WHERE " IS_LIVE("") " DO NOTHING"
+
+/* An order that is new: both rows at once. */
+static Statement claim_new_order = {
+	.sql = "WITH o AS ("
+	"INSERT INTO payflow.orders (merchant, order_id, amount, currency, active_session_id, created_at, updated_at)"
+	" VALUES ($1, $2, $3, $4, $5, $8, $8) ON CONFLICT (merchant, order_id) DO NOTHING"
+	" RETURNING merchant, order_id) "
+	"INSERT INTO payflow.payment_sessions " SESSION_COLUMNS
+	" SELECT o.merchant, o.order_id, " SESSION_VALUES " FROM o " UNLESS_ONE_IS_LIVE,
+	.nargs = CLAIM_NARGS,
+	.argtypes = CLAIM_ARGTYPES
+};
+
+/* An order whose row is locked. */
+static Statement claim_known_order = {
+	.sql = "WITH s AS ("
+	"INSERT INTO payflow.payment_sessions " SESSION_COLUMNS
+	" VALUES ($1, $2, " SESSION_VALUES ") " UNLESS_ONE_IS_LIVE " RETURNING session_id) "
+	"UPDATE payflow.orders o"
+	" SET amount = $3, currency = $4, active_session_id = s.session_id, updated_at = $8 FROM s"
+	" WHERE o.merchant OPERATOR(pg_catalog.=) $1 AND o.order_id OPERATOR(pg_catalog.=) $2",
+	.nargs = CLAIM_NARGS,
+	.argtypes = CLAIM_ARGTYPES
+};
+
+PG_FUNCTION_INFO_V1(payflow_create_text);
+PG_FUNCTION_INFO_V1(payflow_create_int8);
+PG_FUNCTION_INFO_V1(payflow_create_uuid);
+
+static void
+read_wish(FunctionCallInfo fcinfo, Oid id_type, Wish *wish)
+{
+	if (!PG_ARGISNULL(4))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("idempotency keys are not supported yet"),
+				 errhint("Leave idempotency_key out: the same call for the same order returns the running session.")));
+
+	wish->order_id = arg_order_id(fcinfo, 0, id_type);
+	wish->amount = arg_amount(fcinfo, 1);
+	wish->currency = arg_currency(fcinfo, 2);
+	wish->provider = arg_text(fcinfo, 3);
+	wish->merchant = arg_merchant(fcinfo, 5);
+	wish->manual_capture = arg_manual_capture(fcinfo, 6);
+	wish->return_url = arg_return_url(fcinfo, 7);
+	wish->description = arg_description(fcinfo, 8);
+	wish->customer = arg_customer(fcinfo, 9);
+	wish->metadata = arg_json_object(fcinfo, 10, "metadata");
+	wish->receipt = arg_json_object(fcinfo, 11, "receipt");
+}
+
+/*
+ * The running session when the row of a look has one.
+ */
+static PaymentRow *
+running_session(void)
+{
+	bool		isnull;
+
+	(void) result_datum(0, 1, &isnull);
+	return isnull ? NULL : payment_row_read(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+}
+
+static void
+first_look(const Wish *wish, Look *look)
+{
+	Datum		values[2];
+
+	values[0] = CStringGetTextDatum(wish->merchant);
+	values[1] = CStringGetTextDatum(wish->order_id);
+	if (run(&look_at_first, values, NULL) == 0)
+		merchant_not_found(wish->merchant);
+	look->running = running_session();
+	look->merchant_enabled = result_bool(0, PAYMENT_ROW_NCOLUMNS + 1);
+	look->default_provider = result_text(0, PAYMENT_ROW_NCOLUMNS + 2);
+}
+
+/*
+ * Locks the order's row, then looks with a snapshot taken afterwards: one
+ * statement for both would see a session as it was before the wait.
+ */
+static bool
+locked_look(const Wish *wish, Look *look)
+{
+	Datum		values[2];
+
+	values[0] = CStringGetTextDatum(wish->merchant);
+	values[1] = CStringGetTextDatum(wish->order_id);
+	if (run(&lock_orders_row, values, NULL) == 0 ||
+		run(&look_again, values, NULL) == 0)
+		return false;
+	look->running = running_session();
+	look->order_open = result_bool(0, PAYMENT_ROW_NCOLUMNS + 1);
+	look->money_in_suspense = result_bool(0, PAYMENT_ROW_NCOLUMNS + 2);
+	return true;
+}
+
+static void pg_attribute_noreturn()
+must_retry(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to a concurrent payment of the same order"),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
+ * Above READ COMMITTED the snapshot may show a session as running that has
+ * ended since: to return it would hide what has become of the order.
+ */
+static void
+require_still_running(const PaymentRow *running)
+{
+	if (IsolationUsesXactSnapshot() && status_is_final(read_latest(&running->session_id).status))
+		must_retry();
+}
+
+/*
+ * Raises parameters_differ unless the running session is what the caller
+ * wishes.
+ */
+static void
+require_same(const Wish *wish, const PaymentRow *running)
+{
+	const struct
+	{
+		const char *name;
+		bool		differs;
+	}			parameters[] = {
+		{"amount", wish->amount != running->amount},
+		{"currency", strcmp(wish->currency, running->currency) != 0},
+		{"provider", wish->provider != NULL && strcmp(wish->provider, running->provider) != 0},
+		{"capture", wish->manual_capture != running->manual_capture},
+	};
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (size_t i = 0; i < lengthof(parameters); i++)
+	{
+		if (parameters[i].differs)
+			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", parameters[i].name);
+	}
+	if (names.len == 0)
+		return;
+
+	ereport(ERROR,
+			(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "parameters_differ"),
+			 errmsg("the running payment of order \"%s\" has another %s", brief(wish->order_id), names.data),
+			 errhint("Pass the running payment's own parameters to get it back, or wait until it has ended.")));
+}
+
+/*
+ * The name of the provider that a new session goes to, after all that may
+ * speak against it.
+ */
+static char *
+choose_provider(const Wish *wish, const Look *look, Oid caller)
+{
+	const char *name = wish->provider != NULL ? wish->provider : look->default_provider;
+	const Provider *provider;
+	Oid			serverid;
+	bool		currency_supported;
+	char	   *result;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_NOT_FOUND, "provider_not_found"),
+				 errmsg("no provider was given, and merchant \"%s\" has no default_provider",
+						brief(wish->merchant)),
+				 errhint("Pass the name of a foreign server as provider, or set the merchant's default_provider.")));
+
+	provider = provider_by_name(name);
+	if (provider == NULL)
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_NOT_FOUND, "provider_not_found"),
+				 errmsg("provider \"%s\" does not exist", brief(name)),
+				 errhint("A provider is a foreign server of one of payflow's wrappers: see \\des, and CREATE SERVER.")));
+
+	/* nothing of the cached provider is used after this */
+	result = pstrdup(provider->name);
+	serverid = provider->serverid;
+	currency_supported = provider->driver->supports_currency(wish->currency);
+
+	if (foreign_server_aclcheck(serverid, caller, ACL_USAGE) != ACLCHECK_OK)
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_FORBIDDEN, "provider_not_allowed"),
+				 errmsg("role \"%s\" may not create payments with provider \"%s\"",
+						GetUserNameFromId(caller, false), result),
+				 errhint("Run GRANT USAGE ON FOREIGN SERVER %s TO %s.",
+						 quote_identifier(result), quote_identifier(GetUserNameFromId(caller, false)))));
+	if (!currency_supported)
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_BAD_REQUEST, "currency_not_supported"),
+				 errmsg("provider \"%s\" does not take payments in %s", result, wish->currency),
+				 errhint("Choose another currency or another provider.")));
+	return result;
+}
+
+static void
+require_payable(const Wish *wish, const Look *look)
+{
+	if (!look->order_open)
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "order_already_paid"),
+				 errmsg("order \"%s\" has been paid already", brief(wish->order_id)),
+				 errhint("An order is paid once, also if it was refunded: use a new order id.")));
+	if (look->money_in_suspense)
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "money_in_suspense"),
+				 errmsg("unexpected money for order \"%s\" waits for a decision", brief(wish->order_id)),
+				 errhint("Resolve the order's open discrepancies first: see payflow.discrepancies.")));
+}
+
+/*
+ * Inserts the session by one of the two claiming statements.  NULL when there
+ * is nothing to claim: the order is known, or has a live session.
+ */
+static PaymentRow *
+claim(Statement *statement, const Wish *wish, const char *provider)
+{
+	PaymentRow *row = palloc0_object(PaymentRow);
+	Datum		values[CLAIM_NARGS];
+	char		nulls[CLAIM_NARGS + 1];
+	TimestampTz now = GetCurrentTimestamp();
+
+	uuid_v7(&row->session_id, routing_slot(wish->merchant, wish->order_id));
+	row->merchant = wish->merchant;
+	row->order_id = wish->order_id;
+	row->amount = wish->amount;
+	row->currency = wish->currency;
+	row->provider = pstrdup(provider);
+	row->manual_capture = wish->manual_capture;
+	row->status = STATUS_REGISTERING;
+	row->stage = STAGE_REGISTER;
+	row->next_action_at = now;
+	row->created_at = now;
+	row->updated_at = now;
+	row->order_status = ORDER_OPEN;
+
+	values[0] = CStringGetTextDatum(wish->merchant);
+	values[1] = CStringGetTextDatum(wish->order_id);
+	values[2] = Int64GetDatum(wish->amount);
+	values[3] = CStringGetTextDatum(wish->currency);
+	values[4] = UUIDPGetDatum(&row->session_id);
+	values[5] = CStringGetTextDatum(provider);
+	values[6] = CStringGetTextDatum(wish->manual_capture ? "manual" : "automatic");
+	values[7] = TimestampTzGetDatum(now);
+	values[8] = wish->return_url == NULL ? (Datum) 0 : CStringGetTextDatum(wish->return_url);
+	values[9] = wish->description == NULL ? (Datum) 0 : CStringGetTextDatum(wish->description);
+	values[10] = wish->customer;
+	values[11] = wish->metadata;
+	values[12] = wish->receipt;
+	memset(nulls, ' ', CLAIM_NARGS);
+	nulls[CLAIM_NARGS] = '\0';
+	for (int i = 8; i < CLAIM_NARGS; i++)
+	{
+		if (values[i] == (Datum) 0)
+			nulls[i] = 'n';
+	}
+	return run(statement, values, nulls) > 0 ? row : NULL;
+}
+
+/*
+ * No running session was seen: locks the order and makes one, unless there is
+ * one by now (*replayed).
+ */
+static PaymentRow *
+create_session(const Wish *wish, const char *provider, bool *replayed)
+{
+	PaymentRow *row;
+	Look		look;
+
+	*replayed = false;
+	lock_order_advisory(wish->merchant, wish->order_id);
+	row = claim(&claim_new_order, wish, provider);
+	if (row != NULL)
+		return row;
+
+	if (locked_look(wish, &look))
+	{
+		if (look.running == NULL)
+		{
+			require_payable(wish, &look);
+			row = claim(&claim_known_order, wish, provider);
+			if (row != NULL)
+				return row;
+			/* somebody has inserted one around this function meanwhile */
+			(void) locked_look(wish, &look);
+		}
+		if (look.running != NULL)
+		{
+			require_same(wish, look.running);
+			*replayed = true;
+			return look.running;
+		}
+	}
+
+	must_retry();
+}
+
+static Datum
+create_payment(FunctionCallInfo fcinfo, Oid id_type)
+{
+	Wish		wish;
+	Look		look;
+	ApiCall		call;
+	PaymentRow *row;
+	bool		replayed = true;
+	Datum		result;
+
+	require_loaded();
+	read_wish(fcinfo, id_type, &wish);
+
+	api_enter(&call);
+	first_look(&wish, &look);
+	row = look.running;
+	if (row != NULL)
+	{
+		require_still_running(row);
+		require_same(&wish, row);
+	}
+	else
+	{
+		PreventCommandIfReadOnly("payflow.create()");
+		if (!look.merchant_enabled)
+			ereport(ERROR,
+					(payflow_error(ERRCODE_PAYFLOW_FORBIDDEN, "merchant_disabled"),
+					 errmsg("merchant \"%s\" is disabled", brief(wish.merchant)),
+					 errhint("No new payments are taken until payflow.merchants.enabled is true again.")));
+		row = create_session(&wish, choose_provider(&wish, &look, call.caller), &replayed);
+	}
+	result = payment_datum(fcinfo, &call, row, replayed, http_status_of(row));
+	api_leave(&call);
+	return result;
+}
+
+Datum
+payflow_create_text(PG_FUNCTION_ARGS)
+{
+	return create_payment(fcinfo, TEXTOID);
+}
+
+Datum
+payflow_create_int8(PG_FUNCTION_ARGS)
+{
+	return create_payment(fcinfo, INT8OID);
+}
+
+Datum
+payflow_create_uuid(PG_FUNCTION_ARGS)
+{
+	return create_payment(fcinfo, UUIDOID);
+}

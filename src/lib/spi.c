@@ -1,0 +1,221 @@
+/*-------------------------------------------------------------------------
+ *
+ * spi.c
+ *	  Statements as prepared plans, readers of results, builders of arrays.
+ *
+ * IDENTIFICATION
+ *	  src/lib/spi.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/timestamp.h"
+
+#include "lib/compat.h"
+#include "lib/spi.h"
+
+static void
+prepare(Statement *statement)
+{
+	SPIPlanPtr	plan;
+
+	if (statement->plan != NULL)
+		return;
+	plan = SPI_prepare(statement->sql, statement->nargs, statement->argtypes);
+	if (plan == NULL)
+		elog(ERROR, "could not prepare statement: %s", SPI_result_code_string(SPI_result));
+	if (SPI_keepplan(plan) != 0)
+		elog(ERROR, "could not keep statement");
+	statement->plan = plan;
+}
+
+static uint64
+execute(Statement *statement, Datum *values, const char *nulls, bool read_only)
+{
+	int			result;
+
+	prepare(statement);
+	result = SPI_execute_plan(statement->plan, values, nulls, read_only, 0);
+	if (result < 0)
+		elog(ERROR, "could not execute statement: %s", SPI_result_code_string(result));
+	return SPI_processed;
+}
+
+uint64
+run(Statement *statement, Datum *values, const char *nulls)
+{
+	return execute(statement, values, nulls, false);
+}
+
+uint64
+run_with_snapshot(Statement *statement, Datum *values, const char *nulls)
+{
+	return execute(statement, values, nulls, true);
+}
+
+Datum
+result_datum(uint64 row, int column, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, isnull);
+}
+
+char *
+result_text(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = result_datum(row, column, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(value);
+}
+
+int64
+result_int64(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = result_datum(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetInt64(value);
+}
+
+bool
+result_bool(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = result_datum(row, column, &isnull);
+
+	return isnull ? false : DatumGetBool(value);
+}
+
+TimestampTz
+result_time(uint64 row, int column)
+{
+	bool		isnull;
+	Datum		value = result_datum(row, column, &isnull);
+
+	return isnull ? 0 : DatumGetTimestampTz(value);
+}
+
+bool
+result_uuid(uint64 row, int column, pg_uuid_t *uuid)
+{
+	bool		isnull;
+	Datum		value = result_datum(row, column, &isnull);
+
+	if (!isnull)
+		*uuid = *DatumGetUUIDP(value);
+	return !isnull;
+}
+
+/*
+ * One-dimensional array of the given elements.
+ */
+static Datum
+make_array(Datum *values, bool *nulls, int n, Oid type)
+{
+	int16		length;
+	bool		by_value;
+	char		align;
+	int			lower_bound = 1;
+
+	get_typlenbyvalalign(type, &length, &by_value, &align);
+	return PointerGetDatum(construct_md_array(values, nulls, 1, &n, &lower_bound,
+											  type, length, by_value, align));
+}
+
+Datum
+text_array(const char **elements, int n)
+{
+	Datum	   *values = palloc_array(Datum, n);
+	bool	   *nulls = palloc_array(bool, n);
+
+	for (int i = 0; i < n; i++)
+	{
+		nulls[i] = elements[i] == NULL;
+		values[i] = nulls[i] ? (Datum) 0 : CStringGetTextDatum(elements[i]);
+	}
+	return make_array(values, nulls, n, TEXTOID);
+}
+
+Datum
+int8_array(const int64 *elements, int n)
+{
+	Datum	   *values = palloc_array(Datum, n);
+
+	for (int i = 0; i < n; i++)
+		values[i] = Int64GetDatum(elements[i]);
+	return make_array(values, NULL, n, INT8OID);
+}
+
+Datum
+int4_array(const int32 *elements, int n)
+{
+	Datum	   *values = palloc_array(Datum, n);
+
+	for (int i = 0; i < n; i++)
+		values[i] = Int32GetDatum(elements[i]);
+	return make_array(values, NULL, n, INT4OID);
+}
+
+Datum
+bool_array(const bool *elements, int n)
+{
+	Datum	   *values = palloc_array(Datum, n);
+
+	for (int i = 0; i < n; i++)
+		values[i] = BoolGetDatum(elements[i]);
+	return make_array(values, NULL, n, BOOLOID);
+}
+
+Datum
+time_array(const TimestampTz *elements, int n)
+{
+	Datum	   *values = palloc_array(Datum, n);
+	bool	   *nulls = palloc_array(bool, n);
+
+	for (int i = 0; i < n; i++)
+	{
+		nulls[i] = elements[i] == 0;
+		values[i] = TimestampTzGetDatum(elements[i]);
+	}
+	return make_array(values, nulls, n, TIMESTAMPTZOID);
+}
+
+Datum
+uuid_array(const pg_uuid_t *elements, const bool *nulls, int n)
+{
+	Datum	   *values = palloc_array(Datum, n);
+
+	for (int i = 0; i < n; i++)
+		values[i] = UUIDPGetDatum(&elements[i]);
+	return make_array(values, unconstify(bool *, nulls), n, UUIDOID);
+}
+
+Oid
+payflow_owner(void)
+{
+	Oid			schema = get_namespace_oid("payflow", true);
+	Oid			relation;
+	HeapTuple	tuple;
+	Oid			owner = InvalidOid;
+
+	if (!OidIsValid(schema))
+		return InvalidOid;
+	relation = get_relname_relid("payment_sessions", schema);
+	if (!OidIsValid(relation))
+		return InvalidOid;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	if (HeapTupleIsValid(tuple))
+	{
+		owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+		ReleaseSysCache(tuple);
+	}
+	return owner;
+}

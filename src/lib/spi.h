@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * spi.h
+ *	  Statements as prepared plans, kept for the backend's life.
+ *
+ *	  static Statement find_it = {
+ *		  .sql = "SELECT a FROM payflow.t WHERE b OPERATOR(pg_catalog.=) $1",
+ *		  .nargs = 1,
+ *		  .argtypes = {TEXTOID},
+ *	  };
+ *	  run(&find_it, values, NULL);
+ *
+ * IDENTIFICATION
+ *	  src/lib/spi.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAYFLOW_SPI_H
+#define PAYFLOW_SPI_H
+
+#include "catalog/pg_type_d.h"
+#include "executor/spi.h"
+#include "utils/uuid.h"
+
+#define STATEMENT_MAX_ARGS 48
+
+/* inside "... ROWS FROM (" UNNEST(1) ", " UNNEST(2) ") AS r(a, b)": arrays side by side as rows */
+#define UNNEST(n) "pg_catalog.unnest($" #n ")"
+
+typedef struct Statement
+{
+	const char *sql;			/* everything schema-qualified */
+	int			nargs;
+	Oid			argtypes[STATEMENT_MAX_ARGS];
+	SPIPlanPtr	plan;			/* made at first use, then kept */
+} Statement;
+
+/*
+ * Runs a statement inside an SPI connection and returns the number of rows.
+ * nulls as for SPI_execute_plan, or NULL when no argument is null.
+ *
+ * run() sees what the transaction has done and, in READ COMMITTED, what others
+ * have committed (a new snapshot); run_with_snapshot() sees the calling
+ * statement's snapshot and may not write.
+ */
+extern uint64 run(Statement *statement, Datum *values, const char *nulls);
+extern uint64 run_with_snapshot(Statement *statement, Datum *values, const char *nulls);
+
+/* A column of row `row` of SPI_tuptable, counted from 1. */
+extern Datum result_datum(uint64 row, int column, bool *isnull);
+extern char *result_text(uint64 row, int column);	/* NULL for null; palloc'd */
+extern int64 result_int64(uint64 row, int column);	/* 0 for null */
+extern bool result_bool(uint64 row, int column);	/* false for null */
+extern TimestampTz result_time(uint64 row, int column);	/* 0 for null */
+extern bool result_uuid(uint64 row, int column, pg_uuid_t *uuid);	/* false for null */
+
+/*
+ * Builders of array arguments.  `nulls` may be NULL.  Text: NULL pointers are
+ * null elements.  Times: 0 is null.
+ */
+extern Datum text_array(const char **elements, int n);
+extern Datum int8_array(const int64 *elements, int n);
+extern Datum int4_array(const int32 *elements, int n);
+extern Datum bool_array(const bool *elements, int n);
+extern Datum time_array(const TimestampTz *elements, int n);
+extern Datum uuid_array(const pg_uuid_t *elements, const bool *nulls, int n);
+
+/*
+ * The owner of payflow's tables, as whom its SQL runs.  InvalidOid when the
+ * extension is not in this database.
+ */
+extern Oid	payflow_owner(void);
+
+#endif							/* PAYFLOW_SPI_H */

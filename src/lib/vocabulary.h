@@ -1,0 +1,94 @@
+/*-------------------------------------------------------------------------
+ *
+ * vocabulary.h
+ *	  The words that all parts share: statuses, stages, calls, queues.
+ *
+ * IDENTIFICATION
+ *	  src/lib/vocabulary.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PAYFLOW_VOCABULARY_H
+#define PAYFLOW_VOCABULARY_H
+
+typedef enum SessionStatus
+{
+	STATUS_REGISTERING,
+	STATUS_REGISTERED,
+	STATUS_UNKNOWN,
+	STATUS_AUTHORIZED,
+	STATUS_CANCELING,
+	STATUS_COMPLETED,
+	STATUS_FAILED,
+	STATUS_CANCELED,
+	STATUS_COUNT
+} SessionStatus;
+
+typedef enum SessionStage
+{
+	STAGE_REGISTER,
+	STAGE_FORM,
+	STAGE_RETURN,
+	STAGE_AUTHENTICATION,
+	STAGE_BANK,
+	STAGE_CAPTURE,
+	STAGE_REVERSE,
+	STAGE_NONE,
+	STAGE_COUNT
+} SessionStage;
+
+typedef enum OrderStatus
+{
+	ORDER_OPEN,
+	ORDER_PAID,
+	ORDER_REFUNDING,
+	ORDER_PARTIALLY_REFUNDED,
+	ORDER_REFUNDED,
+	ORDER_STATUS_COUNT
+} OrderStatus;
+
+/* what a worker may ask of a provider; CALL_NONE is for outcomes that needed no call */
+typedef enum CallKind
+{
+	CALL_NONE,
+	CALL_REGISTER,
+	CALL_FIND,					/* status by our reference */
+	CALL_GET,					/* status by the provider's id */
+	CALL_EXPIRE,
+	CALL_COUNT
+} CallKind;
+
+typedef enum Queue
+{
+	QUEUE_PAYMENTS,
+	QUEUE_STATUS,
+	QUEUE_MONEY,
+	QUEUE_NOTIFICATIONS,
+	QUEUE_COUNT
+} Queue;
+
+#define status_is_final(status) \
+	((status) == STATUS_COMPLETED || (status) == STATUS_FAILED || (status) == STATUS_CANCELED)
+
+/* in progress: an HTTP handler answers 202 */
+#define status_in_progress(status) \
+	((status) == STATUS_REGISTERING || (status) == STATUS_UNKNOWN || (status) == STATUS_CANCELING)
+
+/*
+ * Names to and from values.  The *_from_name functions raise XX000-free
+ * errors: ERRCODE_DATA_CORRUPTED when the word is none of ours, which only a
+ * row written around the constraints can cause.
+ */
+extern const char *status_name(SessionStatus status);
+extern SessionStatus status_from_name(const char *name);
+extern const char *stage_name(SessionStage stage);
+extern SessionStage stage_from_name(const char *name);
+extern const char *order_status_name(OrderStatus status);
+extern OrderStatus order_status_from_name(const char *name);
+extern const char *call_name(CallKind call);
+extern const char *queue_name(Queue queue);
+
+/* The queue in which a call is counted. */
+extern Queue call_queue(CallKind call);
+
+#endif							/* PAYFLOW_VOCABULARY_H */

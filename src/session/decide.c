@@ -1,0 +1,671 @@
+/*-------------------------------------------------------------------------
+ *
+ * decide.c
+ *	  What an outcome does to a payment: the outcome table, as a function of
+ *	  the row, the order and the outcome.  Touches nothing outside them.
+ *
+ *	  Facts move a payment forward from whatever state, and are compared with
+ *	  what is booked, so that they may come twice, late or out of order.
+ *	  Absences count only with the row's lease.
+ *
+ * IDENTIFICATION
+ *	  src/session/decide.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "lib/compat.h"
+#include "lib/settings.h"
+#include "lib/uuid.h"
+#include "session/decide.h"
+#include "session/session.h"
+
+/* everything that a decision looks at and writes to */
+typedef struct Decision
+{
+	PaymentRow *payment;
+	const LockedOrder *order;
+	const Outcome *outcome;
+	const ProviderTerms *terms;
+	TimestampTz now;
+	int64		foreign_suspense;
+	bool		has_lease;		/* the outcome comes with the row's lease */
+	Effects    *effects;
+} Decision;
+
+void
+add_alert(Effects *effects, const char *severity, char *key, char *message)
+{
+	Alert	   *alert = palloc_object(Alert);
+
+	alert->key = key;
+	alert->severity = severity;
+	alert->message = message;
+	effects->alerts = lappend(effects->alerts, alert);
+}
+
+static void
+alert_session(Decision *d, const char *severity, const char *about, const char *message)
+{
+	char		id[UUID_TEXT_SIZE];
+
+	uuid_to_text(&d->payment->session_id, id);
+	add_alert(d->effects, severity, psprintf("%s:%s", about, id),
+			  psprintf("payment session %s: %s", id, message));
+}
+
+static void
+alert_provider(Decision *d, const char *severity, const char *about, const char *message)
+{
+	add_alert(d->effects, severity, psprintf("%s:%s", about, d->payment->provider),
+			  psprintf("provider \"%s\": %s", d->payment->provider, message));
+}
+
+/* ---- moves ---- */
+
+static void
+set_alarm(Decision *d, TimestampTz at)
+{
+	d->payment->next_action_at = at;
+	d->effects->changed = true;
+}
+
+static void
+enter_status(Decision *d, SessionStatus status, SessionStage stage)
+{
+	PaymentRow *p = d->payment;
+
+	if (p->status == status && p->stage == stage)
+		return;
+	p->status = status;
+	p->stage = stage;
+	d->effects->changed = true;
+	d->effects->visible = true;
+}
+
+static void
+end_session(Decision *d, SessionStatus status, const char *failure_code)
+{
+	PaymentRow *p = d->payment;
+
+	enter_status(d, status, STAGE_NONE);
+	p->next_action_at = 0;
+	p->expires_at = 0;
+	p->expiring = false;
+	p->repeat_due = false;
+	p->unresolved_since = 0;
+	p->attempts = 0;
+	if (status == STATUS_COMPLETED)
+	{
+		p->failure_code = NULL;
+		p->failure_message = NULL;
+	}
+	else if (failure_code != NULL)
+	{
+		p->failure_code = pstrdup(failure_code);
+		if (d->outcome->failure_message != NULL)
+			p->failure_message = pstrdup(d->outcome->failure_message);
+	}
+}
+
+/*
+ * The provider knows the payment and nothing is decided: registered, at the
+ * stage that it reports, never back to an earlier one.
+ */
+static void
+enter_stage(Decision *d, SessionStage stage)
+{
+	PaymentRow *p = d->payment;
+	bool		forward = p->status != STATUS_REGISTERED || stage > p->stage;
+
+	if (!forward)
+		return;
+	enter_status(d, STATUS_REGISTERED, stage);
+	p->attempts = 1;			/* the next pause is the first of the poll intervals */
+	p->repeat_due = false;
+	p->expires_at = stage_deadline(p, d->terms, d->now);
+}
+
+/* ---- money ---- */
+
+static void
+unexpected_money(Decision *d, int64 amount, const char *currency, const char *kind)
+{
+	PaymentRow *p = d->payment;
+
+	d->effects->unexpected = amount;
+	strlcpy(d->effects->unexpected_currency, currency, sizeof(d->effects->unexpected_currency));
+	d->effects->discrepancy = kind;
+	d->effects->changed = true;
+	d->effects->visible = true;
+	if (strcmp(currency, p->currency) == 0)
+		p->suspense_amount += amount;
+	alert_session(d, "critical", kind, "the provider reports money that was not expected; it was booked to suspense");
+}
+
+/*
+ * The provider reports captured money on a session that has ended, or more
+ * than is booked: what exceeds the books is unexpected.
+ */
+static void
+compare_captured(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	const char *currency = o->currency[0] != '\0' ? o->currency : p->currency;
+	int64		booked;
+
+	if (o->captured <= 0)
+		return;
+	if (strcmp(currency, p->currency) == 0)
+		booked = p->captured_amount + p->suspense_amount;
+	else
+		booked = d->foreign_suspense;
+	if (o->captured > booked)
+		unexpected_money(d, o->captured - booked, currency, "unexpected_money");
+}
+
+static bool
+currency_is_ours(const Decision *d)
+{
+	return d->outcome->currency[0] == '\0' || strcmp(d->outcome->currency, d->payment->currency) == 0;
+}
+
+static bool
+order_awaits_us(const Decision *d)
+{
+	return d->order->status == ORDER_OPEN && d->order->has_active &&
+		memcmp(&d->order->active_session_id, &d->payment->session_id, UUID_LEN) == 0;
+}
+
+/*
+ * Paid, on a live session: the one place where a session completes.
+ */
+static void
+complete(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	bool		amount_fits;
+
+	if (p->manual_capture)
+		amount_fits = o->captured > 0 && o->captured <= p->amount;
+	else
+		amount_fits = o->captured == p->amount;
+
+	if (!currency_is_ours(d) || !amount_fits)
+	{
+		if (o->captured > 0)
+			unexpected_money(d, o->captured, currency_is_ours(d) ? p->currency : o->currency, "amount_mismatch");
+		else
+			alert_session(d, "critical", "amount_mismatch", "the provider says paid but names no amount");
+		end_session(d, STATUS_FAILED, "amount_mismatch");
+		return;
+	}
+	if (!order_awaits_us(d))
+	{
+		unexpected_money(d, o->captured, p->currency, "unexpected_money");
+		end_session(d, STATUS_FAILED, "provider_error");
+		return;
+	}
+	if (p->manual_capture && o->captured != p->amount)
+	{
+		d->effects->discrepancy = "captured_amount";
+		alert_session(d, "warning", "captured_amount", "the provider captured another amount than was authorized");
+	}
+	p->captured_amount = o->captured;
+	p->authorized_amount = p->manual_capture ? Max(p->authorized_amount, o->captured) : o->captured;
+	d->effects->receipt = true;
+	end_session(d, STATUS_COMPLETED, NULL);
+}
+
+static void
+decide_paid(Decision *d)
+{
+	if (status_is_final(d->payment->status))
+		compare_captured(d);
+	else
+		complete(d);
+}
+
+static void
+decide_authorized(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (status_is_final(p->status))
+	{
+		if (p->status != STATUS_COMPLETED)
+			alert_session(d, "warning", "late_authorization", "the provider holds money for a session that has ended");
+		return;
+	}
+	if (!currency_is_ours(d) || (o->authorized >= 0 && o->authorized != p->amount))
+	{
+		d->effects->discrepancy = "amount_mismatch";
+		alert_session(d, "critical", "amount_mismatch", "the provider authorized another amount or currency");
+		end_session(d, STATUS_FAILED, "amount_mismatch");
+		return;
+	}
+	if (p->status != STATUS_CANCELING && p->status != STATUS_AUTHORIZED)
+	{
+		enter_status(d, STATUS_AUTHORIZED, STAGE_CAPTURE);
+		p->authorized_amount = p->amount;
+		p->attempts = 1;
+		p->repeat_due = false;
+		p->expiring = false;
+		p->expires_at = 0;
+	}
+	set_alarm(d, poll_at(d->now, d->terms, p->attempts));
+}
+
+/* ---- endings without money ---- */
+
+static void
+decide_ended(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (p->status == STATUS_COMPLETED)
+	{
+		if (o->kind != OUTCOME_EXPIRED)
+			alert_session(d, "warning", "contradiction",
+						  "the provider reports a failure of a payment that is completed");
+	}
+	else if (p->status == STATUS_CANCELING)
+		end_session(d, STATUS_CANCELED, NULL);
+	else if (!status_is_final(p->status))
+	{
+		if (o->kind == OUTCOME_DECLINED)
+			end_session(d, STATUS_FAILED, o->failure_code ? o->failure_code : "declined");
+		else if (o->kind == OUTCOME_EXPIRED)
+			end_session(d, STATUS_FAILED, "expired");
+		else
+			end_session(d, STATUS_CANCELED, "canceled_by_provider");
+	}
+	compare_captured(d);
+}
+
+/* ---- no decision yet ---- */
+
+/*
+ * An answer that was fetched after the session's time was over says that it
+ * still waits: have the provider expire it, or end it where the provider's
+ * own lifetime is over.  True when the session was dealt with.
+ */
+static bool
+deadline_passed(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	TimestampTz lifetime_end = payment_lifetime_end(p, d->terms);
+
+	if (p->stage == STAGE_BANK)
+		return false;
+	if (time_plus(lifetime_end, &d->terms->grace) <= o->sent_at)
+	{
+		end_session(d, STATUS_FAILED, "expired");
+		return true;
+	}
+	if ((p->expires_at == 0 || p->expires_at > o->sent_at) && lifetime_end > o->sent_at)
+		return false;
+	if (!d->terms->can_expire || p->provider_payment_id == NULL || o->call == CALL_EXPIRE)
+		return false;
+	p->expiring = true;
+	set_alarm(d, d->now);
+	return true;
+}
+
+static void
+decide_pending(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	TimestampTz next;
+
+	if (status_is_final(p->status))
+		return;
+	if (o->kind == OUTCOME_ATTEMPT_DECLINED)
+	{
+		p->failure_code = pstrdup(o->failure_code ? o->failure_code : "declined");
+		p->failure_message = o->failure_message ? pstrdup(o->failure_message) : NULL;
+		d->effects->changed = true;
+	}
+	if (o->unknown_word)
+		alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
+	else if (p->status == STATUS_REGISTERING || p->status == STATUS_UNKNOWN || p->status == STATUS_REGISTERED)
+		enter_stage(d, o->stage);
+
+	/* after a refused or unsuccessful expire the question comes first again */
+	if (o->call == CALL_EXPIRE)
+		p->expiring = false;
+	if (p->status == STATUS_REGISTERED && o->sent_at != 0 && deadline_passed(d))
+		return;
+	next = poll_at(d->now, d->terms, p->attempts);
+	if (p->expires_at > d->now && p->expires_at < next)
+		next = p->expires_at;
+	set_alarm(d, next);
+}
+
+/*
+ * The provider says that there is no such payment.
+ */
+static void
+decide_not_found(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	TimestampTz asked_at = o->sent_at != 0 ? o->sent_at : d->now;
+	bool		proven = d->terms->lookup == LOOKUP_EXACT || p->provider_payment_id != NULL;
+	TimestampTz provable_until;
+
+	if (status_is_final(p->status))
+	{
+		if (p->status == STATUS_COMPLETED)
+			alert_session(d, "critical", "contradiction", "the provider does not know a payment that is completed");
+		return;
+	}
+	set_alarm(d, backoff_until(d->now, p->attempts));
+	if (p->status == STATUS_AUTHORIZED)
+	{
+		alert_session(d, "critical", "contradiction", "the provider does not know a payment that is authorized");
+		return;
+	}
+	if (p->status == STATUS_REGISTERED)
+	{
+		TimestampTz deadline = p->expires_at != 0 ? p->expires_at : payment_lifetime_end(p, d->terms);
+
+		if (deadline <= asked_at)
+			end_session(d, STATUS_FAILED, "not_found");
+		else if (deadline < p->next_action_at)
+			set_alarm(d, Max(deadline, d->now));
+		return;
+	}
+
+	/* registering, unknown, canceling: was Register lost on the way? */
+	if (p->status != STATUS_CANCELING && register_key_is_valid(p, d->terms, d->now))
+	{
+		if (proven && p->status == STATUS_UNKNOWN)
+			enter_status(d, STATUS_REGISTERING, STAGE_REGISTER);
+		else
+			p->repeat_due = true;
+		return;
+	}
+	provable_until = time_plus(time_plus(time_plus(p->first_sent_at != 0 ? p->first_sent_at : p->created_at,
+												   &d->terms->key_validity),
+										 &d->terms->session_ttl),
+							   &d->terms->grace);
+	if (p->status == STATUS_CANCELING)
+	{
+		if (provable_until <= asked_at)
+			end_session(d, STATUS_CANCELED, NULL);
+	}
+	else if ((proven && o->call != CALL_NONE) || provable_until <= asked_at)
+		end_session(d, STATUS_FAILED, "not_found");
+}
+
+/*
+ * The provider will not do what was asked.
+ */
+static void
+decide_refused(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (status_is_final(p->status))
+		return;
+	set_alarm(d, backoff_until(d->now, p->attempts));
+	p->expiring = false;
+	if (o->call == CALL_REGISTER)
+	{
+		/* an earlier attempt may have arrived: then the refusal proves nothing */
+		if (p->status == STATUS_REGISTERING && o->mark_set)
+		{
+			end_session(d, STATUS_FAILED, "rejected");
+			return;
+		}
+		p->repeat_due = false;
+		if (p->status == STATUS_REGISTERING)
+			enter_status(d, STATUS_UNKNOWN, STAGE_REGISTER);
+	}
+	else if (o->call != CALL_EXPIRE)
+		alert_provider(d, "warning", "question_refused", "it refuses to answer questions about payments");
+}
+
+/*
+ * No usable answer.
+ */
+static void
+decide_unanswered(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (status_is_final(p->status))
+		return;
+	set_alarm(d, o->retry_after >= 0 ? Max(d->now + o->retry_after, backoff_until(d->now, p->attempts)) :
+			  backoff_until(d->now, p->attempts));
+	p->expiring = false;
+
+	if (o->kind == OUTCOME_UNSENT && o->mark_set && p->status == STATUS_REGISTERING)
+	{
+		/* nothing left this machine: nothing is fixed */
+		p->first_sent_at = 0;
+		p->endpoint = NULL;
+		p->account = NULL;
+	}
+	if (o->kind == OUTCOME_LOST && o->call == CALL_REGISTER)
+	{
+		p->repeat_due = false;
+		if (p->status == STATUS_REGISTERING)
+			enter_status(d, STATUS_UNKNOWN, STAGE_REGISTER);
+	}
+	if (o->kind == OUTCOME_UNAUTHORIZED)
+		alert_provider(d, "critical", "unauthorized", "it does not accept the credentials");
+	if (o->kind == OUTCOME_UNREACHABLE_SETTING)
+		alert_provider(d, "critical", "setting", o->error ? o->error : "it cannot be called as it is set up");
+	if (o->foreign_reference)
+		alert_provider(d, "critical", "foreign_reference", "it answered about another payment than it was asked for");
+}
+
+/* ---- what every outcome brings ---- */
+
+static bool
+is_answer(const Outcome *o)
+{
+	return outcome_is_fact(o->kind) || o->kind == OUTCOME_PENDING || o->kind == OUTCOME_NOT_FOUND;
+}
+
+/*
+ * Whether the provider's state of the payment could be learned: it counts from
+ * the first failure on, and calls a person when it lasts.
+ */
+static void
+note_resolution(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	bool		resolved = is_answer(o) && !(o->kind == OUTCOME_NOT_FOUND && p->status != STATUS_REGISTERED);
+
+	if (status_is_final(p->status))
+		return;
+	if (resolved)
+	{
+		p->unresolved_since = 0;
+		return;
+	}
+	if (p->unresolved_since == 0)
+		p->unresolved_since = d->now;
+	d->effects->changed = true;
+	if (d->now - p->unresolved_since >= (int64) setting_unresolved_alert_after * USECS_PER_SEC)
+		alert_session(d, "warning", "unresolved", "its state at the provider cannot be learned");
+}
+
+static void
+note_details(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (p->provider_payment_id == NULL && o->provider_payment_id != NULL)
+	{
+		p->provider_payment_id = pstrdup(o->provider_payment_id);
+		d->effects->changed = d->effects->visible = true;
+	}
+	else if (o->provider_payment_id != NULL && strcmp(p->provider_payment_id, o->provider_payment_id) != 0)
+		alert_session(d, "critical", "second_payment_id", "the provider has a second payment for it");
+	if (o->redirect_url != NULL && (p->redirect_url == NULL || strcmp(p->redirect_url, o->redirect_url) != 0))
+	{
+		p->redirect_url = pstrdup(o->redirect_url);
+		d->effects->changed = d->effects->visible = true;
+	}
+	if (o->provider_status != NULL && (p->provider_status == NULL || strcmp(p->provider_status, o->provider_status) != 0))
+	{
+		p->provider_status = pstrdup(o->provider_status);
+		d->effects->changed = true;
+	}
+	if (o->provider_expires_at != 0 && p->provider_expires_at != o->provider_expires_at)
+	{
+		p->provider_expires_at = o->provider_expires_at;
+		d->effects->changed = true;
+	}
+	if (is_answer(o) && o->sent_at > p->answered_at)
+	{
+		p->answered_at = o->sent_at;
+		d->effects->changed = true;
+	}
+}
+
+/*
+ * The payer has come back: his return timer has done its work.
+ */
+static void
+note_return(Decision *d)
+{
+	PaymentRow *p = d->payment;
+
+	if (!d->outcome->payer_returned)
+		return;
+	p->returned_at = d->now;
+	if (d->outcome->return_params != NULL)
+		p->return_params = pstrdup(d->outcome->return_params);
+	if (p->status == STATUS_REGISTERED && (p->stage == STAGE_FORM || p->stage == STAGE_RETURN))
+	{
+		p->expires_at = 0;
+		p->attempts = 1;		/* the answer is near: ask in short intervals again */
+	}
+	d->effects->changed = d->effects->visible = true;
+}
+
+/*
+ * The provider gave this session the id of another one's payment: there is no
+ * payment of its own, and nothing that it says is about this one.
+ */
+static void
+refuse_taken_id(Decision *d, const pg_uuid_t *owner)
+{
+	char		id[UUID_TEXT_SIZE];
+
+	uuid_to_text(owner, id);
+	alert_session(d, "critical", "duplicate_payment_id",
+				  psprintf("the provider gave it the payment of session %s", id));
+	if (!status_is_final(d->payment->status))
+		end_session(d, d->payment->status == STATUS_CANCELING ? STATUS_CANCELED : STATUS_FAILED, "provider_error");
+}
+
+static void
+release_lease(Decision *d)
+{
+	if (!d->has_lease)
+		return;
+	d->payment->lease_until = 0;
+	d->payment->lease_token = 0;
+	d->effects->changed = true;
+}
+
+static void
+decide_by_kind(Decision *d)
+{
+	switch (d->outcome->kind)
+	{
+		case OUTCOME_PAID:
+			decide_paid(d);
+			break;
+		case OUTCOME_AUTHORIZED:
+			decide_authorized(d);
+			break;
+		case OUTCOME_DECLINED:
+		case OUTCOME_EXPIRED:
+		case OUTCOME_CANCELED:
+			decide_ended(d);
+			break;
+		case OUTCOME_PENDING:
+		case OUTCOME_ATTEMPT_DECLINED:
+			decide_pending(d);
+			break;
+		case OUTCOME_NOT_FOUND:
+			decide_not_found(d);
+			break;
+		case OUTCOME_REFUSED:
+			decide_refused(d);
+			break;
+		case OUTCOME_UNSENT:
+		case OUTCOME_LOST:
+		case OUTCOME_THROTTLED:
+		case OUTCOME_UNAUTHORIZED:
+		case OUTCOME_UNREACHABLE_SETTING:
+			decide_unanswered(d);
+			break;
+		case OUTCOME_NEVER_SENT_LAPSED:
+			if (d->payment->status == STATUS_REGISTERING)
+				end_session(d, STATUS_FAILED, "expired");
+			break;
+		case OUTCOME_KIND_COUNT:
+			break;
+	}
+}
+
+void
+session_decide(PaymentRow *payment, const LockedOrder *order, const Outcome *outcome,
+			   const pg_uuid_t *id_taken_by, int64 foreign_suspense, TimestampTz now,
+			   Effects *effects)
+{
+	Decision	d = {
+		.payment = payment,
+		.order = order,
+		.outcome = outcome,
+		.terms = outcome->terms,
+		.now = now,
+		.foreign_suspense = foreign_suspense,
+		.has_lease = outcome->lease_token != 0 && outcome->lease_token == payment->lease_token,
+		.effects = effects,
+	};
+
+	memset(effects, 0, sizeof(*effects));
+	effects->from = payment->status;
+	if (!outcome_is_fact(outcome->kind) && !d.has_lease)
+	{
+		effects->stale = true;
+		return;
+	}
+	release_lease(&d);
+	if (id_taken_by != NULL)
+	{
+		refuse_taken_id(&d, id_taken_by);
+		return;
+	}
+	note_return(&d);
+	note_details(&d);
+	decide_by_kind(&d);
+	note_resolution(&d);
+	if (payment->status != effects->from)
+		effects->visible = true;
+	if (effects->visible)
+		payment->updated_at = now;
+}

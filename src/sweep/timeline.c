@@ -1,0 +1,65 @@
+/*-------------------------------------------------------------------------
+ *
+ * timeline.c
+ *	  Whether "never sent" can be believed.
+ *
+ *	  The mark that a call may have been sent is durable before the call.  A
+ *	  standby that is promoted may lack the marks of the last moments; a new
+ *	  timeline tells.  Then everything that counts as never sent is marked as
+ *	  possibly sent before anybody relies on it.
+ *
+ * IDENTIFICATION
+ *	  src/sweep/timeline.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/compat.h"
+#include "lib/spi.h"
+#include "sweep/sweep.h"
+
+static Statement compare_timelines = {
+	.sql = "SELECT t.timeline OPERATOR(pg_catalog.=) c.timeline_id, c.timeline_id "
+	"FROM (SELECT ('x' OPERATOR(pg_catalog.||) pg_catalog.substr(pg_catalog.pg_walfile_name("
+	"pg_catalog.pg_current_wal_insert_lsn()), 1, 8))::pg_catalog.bit(32)::pg_catalog.int4 AS timeline_id) c "
+	"LEFT JOIN payflow.server_timeline t ON true",
+	.nargs = 0,
+};
+
+static Statement note_timeline = {
+	.sql = "INSERT INTO payflow.server_timeline (timeline) VALUES ($1) "
+	"ON CONFLICT (singleton) DO UPDATE SET timeline = EXCLUDED.timeline, noted_at = pg_catalog.now()",
+	.nargs = 1,
+	.argtypes = {INT4OID},
+};
+
+static Statement mark_possibly_sent = {
+	.sql = "UPDATE payflow.payment_sessions SET first_sent_at = created_at "
+	"WHERE status = 'registering' AND first_sent_at IS NULL",
+	.nargs = 0,
+};
+
+bool
+reconcile_timeline(void)
+{
+	bool		isnull;
+	bool		same;
+	Datum		timeline;
+	Datum		values[1];
+
+	(void) run(&compare_timelines, NULL, NULL);
+	same = DatumGetBool(result_datum(0, 1, &isnull));
+	if (!isnull && same)
+		return true;
+	timeline = result_datum(0, 2, &isnull);
+
+	/*
+	 * No row yet: the first worker of a new database.  Marks may only be
+	 * missing where sessions were made on another timeline.
+	 */
+	(void) run(&mark_possibly_sent, NULL, NULL);
+	values[0] = timeline;
+	(void) run(&note_timeline, values, NULL);
+	return true;
+}
