@@ -16,6 +16,7 @@
 #define PAYFLOW_SHARED_H
 
 #include "datatype/timestamp.h"
+#include "storage/lwlock.h"
 #include "utils/uuid.h"
 
 #include "lib/vocabulary.h"
