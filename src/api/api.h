@@ -14,6 +14,7 @@
 
 #include "fmgr.h"
 
+#include "lib/compat.h"
 #include "lib/payment_row.h"
 
 /* ---- enter.c ---- */
@@ -63,13 +64,13 @@ extern int	http_status_of(const PaymentRow *row);
 extern PaymentRow *read_payment(const pg_uuid_t *session_id);
 
 /* Raises session_not_found. */
-extern void session_not_found(const pg_uuid_t *session_id) pg_attribute_noreturn();
+pg_noreturn extern void session_not_found(const pg_uuid_t *session_id);
 
 /* Raises merchant_not_found unless there is such a merchant.  Needs api_enter(). */
 extern void require_merchant(const char *merchant);
 
 /* Raises merchant_not_found. */
-extern void merchant_not_found(const char *merchant) pg_attribute_noreturn();
+pg_noreturn extern void merchant_not_found(const char *merchant);
 
 /* ---- latest.c ---- */
 

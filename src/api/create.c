@@ -218,7 +218,7 @@ locked_look(const Wish *wish, Look *look)
 	return true;
 }
 
-static void pg_attribute_noreturn()
+pg_noreturn static void
 must_retry(void)
 {
 	ereport(ERROR,

@@ -123,6 +123,18 @@ InitMaterializedSet(FunctionCallInfo fcinfo)
 	index_beginscan((heap), (index), (snapshot), (nkeys), (norderbys))
 #endif
 
+/* 15: statistics can be sent at once; before, the argument had another meaning */
+#if PG_VERSION_NUM >= 150000
+#define pgstat_report_stat_now() ((void) pgstat_report_stat(true))
+#else
+#define pgstat_report_stat_now() pgstat_report_stat(false)
+#endif
+
+/* 18: the mark that a function does not return goes before its declaration */
+#ifndef pg_noreturn
+#define pg_noreturn pg_attribute_noreturn()
+#endif
+
 #ifndef palloc_object
 #define palloc_object(type) ((type *) palloc(sizeof(type)))
 #define palloc0_object(type) ((type *) palloc0(sizeof(type)))

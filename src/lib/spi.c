@@ -114,88 +114,14 @@ result_uuid(uint64 row, int column, pg_uuid_t *uuid)
 	return !isnull;
 }
 
-/*
- * One-dimensional array of the given elements.
- */
-static Datum
-make_array(Datum *values, bool *nulls, int n, Oid type)
-{
-	int16		length;
-	bool		by_value;
-	char		align;
-	int			lower_bound = 1;
-
-	get_typlenbyvalalign(type, &length, &by_value, &align);
-	return PointerGetDatum(construct_md_array(values, nulls, 1, &n, &lower_bound,
-											  type, length, by_value, align));
-}
-
 Datum
-text_array(const char **elements, int n)
-{
-	Datum	   *values = palloc_array(Datum, n);
-	bool	   *nulls = palloc_array(bool, n);
-
-	for (int i = 0; i < n; i++)
-	{
-		nulls[i] = elements[i] == NULL;
-		values[i] = nulls[i] ? (Datum) 0 : CStringGetTextDatum(elements[i]);
-	}
-	return make_array(values, nulls, n, TEXTOID);
-}
-
-Datum
-int8_array(const int64 *elements, int n)
-{
-	Datum	   *values = palloc_array(Datum, n);
-
-	for (int i = 0; i < n; i++)
-		values[i] = Int64GetDatum(elements[i]);
-	return make_array(values, NULL, n, INT8OID);
-}
-
-Datum
-int4_array(const int32 *elements, int n)
-{
-	Datum	   *values = palloc_array(Datum, n);
-
-	for (int i = 0; i < n; i++)
-		values[i] = Int32GetDatum(elements[i]);
-	return make_array(values, NULL, n, INT4OID);
-}
-
-Datum
-bool_array(const bool *elements, int n)
-{
-	Datum	   *values = palloc_array(Datum, n);
-
-	for (int i = 0; i < n; i++)
-		values[i] = BoolGetDatum(elements[i]);
-	return make_array(values, NULL, n, BOOLOID);
-}
-
-Datum
-time_array(const TimestampTz *elements, int n)
-{
-	Datum	   *values = palloc_array(Datum, n);
-	bool	   *nulls = palloc_array(bool, n);
-
-	for (int i = 0; i < n; i++)
-	{
-		nulls[i] = elements[i] == 0;
-		values[i] = TimestampTzGetDatum(elements[i]);
-	}
-	return make_array(values, nulls, n, TIMESTAMPTZOID);
-}
-
-Datum
-uuid_array(const pg_uuid_t *elements, const bool *nulls, int n)
+uuid_array(const pg_uuid_t *elements, int n)
 {
 	Datum	   *values = palloc_array(Datum, n);
 
 	for (int i = 0; i < n; i++)
 		values[i] = UUIDPGetDatum(&elements[i]);
-	return make_array(values, unconstify(bool *, nulls), n, UUIDOID);
+	return PointerGetDatum(construct_array(values, n, UUIDOID, UUID_LEN, false, TYPALIGN_CHAR));
 }
 
 Oid

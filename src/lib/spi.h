@@ -24,9 +24,6 @@
 
 #define STATEMENT_MAX_ARGS 48
 
-/* inside "... ROWS FROM (" UNNEST(1) ", " UNNEST(2) ") AS r(a, b)": arrays side by side as rows */
-#define UNNEST(n) "pg_catalog.unnest($" #n ")"
-
 typedef struct Statement
 {
 	const char *sql;			/* everything schema-qualified */
@@ -54,16 +51,8 @@ extern bool result_bool(uint64 row, int column);	/* false for null */
 extern TimestampTz result_time(uint64 row, int column);	/* 0 for null */
 extern bool result_uuid(uint64 row, int column, pg_uuid_t *uuid);	/* false for null */
 
-/*
- * Builders of array arguments.  `nulls` may be NULL.  Text: NULL pointers are
- * null elements.  Times: 0 is null.
- */
-extern Datum text_array(const char **elements, int n);
-extern Datum int8_array(const int64 *elements, int n);
-extern Datum int4_array(const int32 *elements, int n);
-extern Datum bool_array(const bool *elements, int n);
-extern Datum time_array(const TimestampTz *elements, int n);
-extern Datum uuid_array(const pg_uuid_t *elements, const bool *nulls, int n);
+/* An array argument without nulls; for several columns see rowset.h. */
+extern Datum uuid_array(const pg_uuid_t *elements, int n);
 
 /*
  * The owner of payflow's tables, as whom its SQL runs.  InvalidOid when the

@@ -22,6 +22,7 @@
 
 #include "lib/compat.h"
 #include "lib/json.h"
+#include "lib/rowset.h"
 #include "lib/settings.h"
 #include "lib/spi.h"
 #include "lib/uuid.h"
@@ -54,101 +55,108 @@ static Statement sessions_exist = {
 };
 
 /* a payment id belongs to the session that first had it */
-static Statement add_payment_ref = {
-	.sql = "INSERT INTO payflow.provider_refs (provider, kind, ref, session_id) VALUES ($1, 'payment', $2, $3) "
-	"ON CONFLICT (provider, kind, ref) DO NOTHING",
+static Statement add_payment_refs = {
+	.sql = "INSERT INTO payflow.provider_refs (provider, kind, ref, session_id) "
+	"SELECT r.provider, 'payment', r.ref, r.session_id FROM ROWS FROM (" UNNEST_3 ") AS r(provider, ref, session_id) "
+	"ORDER BY 1, 3 ON CONFLICT (provider, kind, ref) DO NOTHING",
 	.nargs = 3,
-	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID},
 };
 
-static Statement find_payment_ref = {
-	.sql = "SELECT session_id FROM payflow.provider_refs WHERE provider OPERATOR(pg_catalog.=) $1 "
-	"AND kind OPERATOR(pg_catalog.=) 'payment' AND ref OPERATOR(pg_catalog.=) $2",
-	.nargs = 2,
-	.argtypes = {TEXTOID, TEXTOID},
+static Statement find_payment_refs = {
+	.sql = "SELECT f.session_id, r.session_id FROM ROWS FROM (" UNNEST_3 ") AS f(provider, ref, session_id) "
+	"JOIN payflow.provider_refs r ON r.provider OPERATOR(pg_catalog.=) f.provider "
+	"AND r.kind OPERATOR(pg_catalog.=) 'payment' AND r.ref OPERATOR(pg_catalog.=) f.ref "
+	"WHERE r.session_id OPERATOR(pg_catalog.<>) f.session_id",
+	.nargs = 3,
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID},
 };
 
-#define N_SESSION_COLUMNS 28
+static const Oid ref_types[] = {TEXTOID, TEXTOID, UUIDOID};
 
-static Statement write_session = {
-	.sql = "UPDATE payflow.payment_sessions SET status = $2, stage = $3, next_action_at = $4, lease_until = $5, "
-	"lease_token = $6, attempts = $7, expiring = $8, repeat_due = $9, expires_at = $10, "
-	"provider_expires_at = $11, first_sent_at = $12, answered_at = $13, unresolved_since = $14, "
-	"returned_at = $15, updated_at = $16, authorized_amount = $17, captured_amount = $18, "
-	"suspense_amount = $19, provider_payment_id = $20, provider_status = $21, redirect_url = $22, "
-	"failure_code = $23, failure_message = $24, endpoint = $25, account = $26, return_params = $27::pg_catalog.jsonb, "
-	"redirected_at = $28 "
-	"WHERE session_id OPERATOR(pg_catalog.=) $1",
-	.nargs = N_SESSION_COLUMNS,
-	.argtypes = {UUIDOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, BOOLOID, BOOLOID,
-		TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID,
-		TIMESTAMPTZOID, INT8OID, INT8OID, INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID,
-	TEXTOID, TEXTOID, TIMESTAMPTZOID},
+static Statement write_sessions = {
+	.sql = "UPDATE payflow.payment_sessions s SET status = u.status, stage = u.stage, "
+	"next_action_at = u.next_action_at, lease_until = u.lease_until, lease_token = u.lease_token, "
+	"attempts = u.attempts, expiring = u.expiring, repeat_due = u.repeat_due, expires_at = u.expires_at, "
+	"provider_expires_at = u.provider_expires_at, first_sent_at = u.first_sent_at, "
+	"answered_at = u.answered_at, unresolved_since = u.unresolved_since, returned_at = u.returned_at, "
+	"updated_at = u.updated_at, authorized_amount = u.authorized_amount, "
+	"captured_amount = u.captured_amount, suspense_amount = u.suspense_amount, "
+	"provider_payment_id = u.provider_payment_id, provider_status = u.provider_status, "
+	"redirect_url = u.redirect_url, failure_code = u.failure_code, failure_message = u.failure_message, "
+	"endpoint = u.endpoint, account = u.account, return_params = u.return_params::pg_catalog.jsonb, "
+	"redirected_at = u.redirected_at "
+	"FROM ROWS FROM (" UNNEST_28 ") AS u(session_id, status, stage, next_action_at, lease_until, lease_token, "
+	"attempts, expiring, repeat_due, expires_at, provider_expires_at, first_sent_at, answered_at, "
+	"unresolved_since, returned_at, updated_at, authorized_amount, captured_amount, suspense_amount, "
+	"provider_payment_id, provider_status, redirect_url, failure_code, failure_message, endpoint, account, "
+	"return_params, redirected_at) "
+	"WHERE s.session_id OPERATOR(pg_catalog.=) u.session_id",
+	.nargs = 28,
+	.argtypes = {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID,
+		INT4ARRAYOID, BOOLARRAYOID, BOOLARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID,
+		TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID,
+		INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID,
+	TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
 };
 
-/* the arguments of write_session, filled one after the other */
-typedef struct Arguments
-{
-	Datum		values[N_SESSION_COLUMNS];
-	char		nulls[N_SESSION_COLUMNS];
-	int			n;
-} Arguments;
+static const Oid session_types[] = {
+	UUIDOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, BOOLOID, BOOLOID, TIMESTAMPTZOID,
+	TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID,
+	INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID
+};
 
 static void
-put_datum(Arguments *args, Datum value, bool isnull)
+put_session(RowSet *rows, const PaymentRow *p)
 {
-	args->values[args->n] = value;
-	args->nulls[args->n] = isnull ? 'n' : ' ';
-	args->n++;
+	put_uuid(rows, &p->session_id);
+	put_text(rows, status_name(p->status));
+	put_text(rows, stage_name(p->stage));
+	put_time(rows, p->next_action_at);
+	put_time(rows, p->lease_until);
+	if (p->lease_token != 0)
+		put_int64(rows, p->lease_token);
+	else
+		put_null(rows);
+	put_int32(rows, p->attempts);
+	put_bool(rows, p->expiring);
+	put_bool(rows, p->repeat_due);
+	put_time(rows, p->expires_at);
+	put_time(rows, p->provider_expires_at);
+	put_time(rows, p->first_sent_at);
+	put_time(rows, p->answered_at);
+	put_time(rows, p->unresolved_since);
+	put_time(rows, p->returned_at);
+	put_time(rows, p->updated_at);
+	put_int64(rows, p->authorized_amount);
+	put_int64(rows, p->captured_amount);
+	put_int64(rows, p->suspense_amount);
+	put_text(rows, p->provider_payment_id);
+	put_text(rows, p->provider_status);
+	put_text(rows, p->redirect_url);
+	put_text(rows, p->failure_code);
+	put_text(rows, p->failure_message);
+	put_text(rows, p->endpoint);
+	put_text(rows, p->account);
+	put_text(rows, p->return_params);
+	put_time(rows, p->redirected_at);
 }
 
 static void
-put_time(Arguments *args, TimestampTz value)
+update_sessions(const Work *work)
 {
-	put_datum(args, TimestampTzGetDatum(value), value == 0);
-}
+	RowSet	   *rows = rowset_make(session_types, lengthof(session_types), work->n);
+	Datum		values[lengthof(session_types)];
 
-static void
-put_text(Arguments *args, const char *value)
-{
-	put_datum(args, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
-}
-
-static void
-update_session(const PaymentRow *p)
-{
-	Arguments	args = {.n = 0};
-
-	put_datum(&args, UUIDPGetDatum(&p->session_id), false);
-	put_text(&args, status_name(p->status));
-	put_text(&args, stage_name(p->stage));
-	put_time(&args, p->next_action_at);
-	put_time(&args, p->lease_until);
-	put_datum(&args, Int64GetDatum(p->lease_token), p->lease_token == 0);
-	put_datum(&args, Int32GetDatum(p->attempts), false);
-	put_datum(&args, BoolGetDatum(p->expiring), false);
-	put_datum(&args, BoolGetDatum(p->repeat_due), false);
-	put_time(&args, p->expires_at);
-	put_time(&args, p->provider_expires_at);
-	put_time(&args, p->first_sent_at);
-	put_time(&args, p->answered_at);
-	put_time(&args, p->unresolved_since);
-	put_time(&args, p->returned_at);
-	put_time(&args, p->updated_at);
-	put_datum(&args, Int64GetDatum(p->authorized_amount), false);
-	put_datum(&args, Int64GetDatum(p->captured_amount), false);
-	put_datum(&args, Int64GetDatum(p->suspense_amount), false);
-	put_text(&args, p->provider_payment_id);
-	put_text(&args, p->provider_status);
-	put_text(&args, p->redirect_url);
-	put_text(&args, p->failure_code);
-	put_text(&args, p->failure_message);
-	put_text(&args, p->endpoint);
-	put_text(&args, p->account);
-	put_text(&args, p->return_params);
-	put_time(&args, p->redirected_at);
-	Assert(args.n == N_SESSION_COLUMNS);
-	if (run(&write_session, args.values, args.nulls) != 1)
+	for (int i = 0; i < work->n; i++)
+	{
+		if (work->effects[i].changed)
+			put_session(rows, work->payments[i]);
+	}
+	if (rowset_count(rows) == 0)
+		return;
+	rowset_arrays(rows, values);
+	if (run(&write_sessions, values, NULL) != (uint64) rowset_count(rows))
 		elog(ERROR, "a locked payment session could not be updated");
 }
 
@@ -190,7 +198,7 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 		results[i] = APPLY_BUSY;
 	}
 	n_orders = lock_orders_of(ids, n, orders);
-	values[0] = uuid_array(ids, NULL, n);
+	values[0] = uuid_array(ids, n);
 	found = run(&lock_sessions, values, NULL);
 
 	for (uint64 row = 0; row < found; row++)
@@ -219,7 +227,7 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 	{
 		if (matched[i])
 			continue;
-		values[0] = uuid_array(&outcomes[i]->session_id, NULL, 1);
+		values[0] = uuid_array(&outcomes[i]->session_id, 1);
 		if (run(&sessions_exist, values, NULL) == 0)
 			results[i] = APPLY_GONE;
 	}
@@ -232,24 +240,38 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 static void
 claim_payment_ids(Work *work)
 {
+	RowSet	   *rows = rowset_make(ref_types, lengthof(ref_types), work->n);
+	Datum		values[lengthof(ref_types)];
+	uint64		taken;
+
 	for (int i = 0; i < work->n; i++)
 	{
 		const PaymentRow *payment = work->payments[i];
 		const char *id = work->outcomes[i]->provider_payment_id;
-		Datum		values[3];
-		pg_uuid_t	owner;
 
 		if (id == NULL || (payment->provider_payment_id != NULL && strcmp(payment->provider_payment_id, id) == 0))
 			continue;
-		values[0] = CStringGetTextDatum(payment->provider);
-		values[1] = CStringGetTextDatum(id);
-		values[2] = UUIDPGetDatum(&payment->session_id);
-		if (run(&add_payment_ref, values, NULL) == 1 || run(&find_payment_ref, values, NULL) == 0)
-			continue;
-		if (result_uuid(0, 1, &owner) && !same_uuid(&owner, &payment->session_id))
+		put_text(rows, payment->provider);
+		put_text(rows, id);
+		put_uuid(rows, &payment->session_id);
+	}
+	if (rowset_count(rows) == 0)
+		return;
+	rowset_arrays(rows, values);
+	if (run(&add_payment_refs, values, NULL) == (uint64) rowset_count(rows))
+		return;
+	taken = run(&find_payment_refs, values, NULL);
+	for (uint64 row = 0; row < taken; row++)
+	{
+		pg_uuid_t	session_id;
+
+		(void) result_uuid(row, 1, &session_id);
+		for (int i = 0; i < work->n; i++)
 		{
+			if (!same_uuid(&work->payments[i]->session_id, &session_id))
+				continue;
 			work->id_taken_by[i] = palloc_object(pg_uuid_t);
-			*work->id_taken_by[i] = owner;
+			(void) result_uuid(row, 2, work->id_taken_by[i]);
 		}
 	}
 }
@@ -333,12 +355,8 @@ raise_alerts(const Work *work)
 static void
 write_all(Work *work, TimestampTz now)
 {
-	for (int i = 0; i < work->n; i++)
-	{
-		if (work->effects[i].changed)
-			update_session(work->payments[i]);
-		order_follow(work->payments[i], &work->effects[i]);
-	}
+	update_sessions(work);
+	orders_follow(work->payments, work->effects, work->n);
 	for (int i = 0; i < work->n; i++)
 	{
 		if (work->effects[i].discrepancy != NULL)

@@ -67,8 +67,8 @@ extern TimestampTz stage_deadline(const PaymentRow *payment, const ProviderTerms
 
 /* order.c: locks the orders of these sessions, skipping those held elsewhere; n places */
 extern int	lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders);
-/* Writes what a session's step means to its order. */
-extern void order_follow(const PaymentRow *payment, const Effects *effects);
+/* Writes what the sessions' steps mean to their orders. */
+extern void orders_follow(PaymentRow **payments, const Effects *effects, int n);
 
 /* ledger.c: books what the effects say, accounts locked in id order */
 extern void ledger_book(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n,

@@ -17,6 +17,7 @@
 
 #include "lib/compat.h"
 #include "lib/json.h"
+#include "lib/rowset.h"
 #include "lib/settings.h"
 #include "lib/spi.h"
 #include "session/decide.h"
@@ -25,17 +26,16 @@
 static Statement add_attempts = {
 	.sql = "INSERT INTO payflow.journal (at, session_id, source, event, from_status, to_status, attempt, "
 	"http_status, duration, outcome, actor, detail) "
-	"SELECT $1, j.session_id, j.source, j.event, j.from_status, j.to_status, j.attempt, "
+	"SELECT $11, j.session_id, j.source, j.event, j.from_status, j.to_status, j.attempt, "
 	"NULLIF(j.http_status, 0), "
 	"CASE WHEN j.duration OPERATOR(pg_catalog.>=) 0 "
 	"THEN pg_catalog.make_interval(secs => j.duration OPERATOR(pg_catalog./) 1000000.0) END, "
 	"j.outcome, CURRENT_USER, j.detail::pg_catalog.jsonb "
-	"FROM ROWS FROM (" UNNEST(2) ", " UNNEST(3) ", " UNNEST(4) ", " UNNEST(5) ", " UNNEST(6) ", " UNNEST(7) ", "
-		UNNEST(8) ", " UNNEST(9) ", " UNNEST(10) ", " UNNEST(11) ") "
+	"FROM ROWS FROM (" UNNEST_10 ") "
 	"AS j(session_id, source, event, from_status, to_status, attempt, http_status, duration, outcome, detail)",
 	.nargs = 11,
-	.argtypes = {TIMESTAMPTZOID, UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID,
-	INT4ARRAYOID, INT4ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID},
+	.argtypes = {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
+	INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
 };
 
 static Statement add_event = {
@@ -107,18 +107,11 @@ is_journaled(const PaymentRow *payment, const Outcome *outcome, const Effects *e
 void
 journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n, TimestampTz now)
 {
-	pg_uuid_t  *sessions = palloc_array(pg_uuid_t, n);
-	const char **sources = palloc_array(const char *, n);
-	const char **events = palloc_array(const char *, n);
-	const char **from = palloc_array(const char *, n);
-	const char **to = palloc_array(const char *, n);
-	int32	   *attempts = palloc_array(int32, n);
-	int32	   *http = palloc_array(int32, n);
-	int64	   *durations = palloc_array(int64, n);
-	const char **names = palloc_array(const char *, n);
-	const char **details = palloc_array(const char *, n);
-	int			rows = 0;
-	Datum		values[11];
+	static const Oid types[] = {
+		UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT8OID, TEXTOID, TEXTOID
+	};
+	RowSet	   *rows = rowset_make(types, lengthof(types), n);
+	Datum		values[lengthof(types) + 1];
 
 	for (int i = 0; i < n; i++)
 	{
@@ -126,31 +119,21 @@ journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects 
 
 		if (!is_journaled(payments[i], outcome, &effects[i]))
 			continue;
-		sessions[rows] = payments[i]->session_id;
-		sources[rows] = outcome->source;
-		events[rows] = outcome->call == CALL_NONE ? "decide" : call_name(outcome->call);
-		from[rows] = status_name(effects[i].from);
-		to[rows] = status_name(payments[i]->status);
-		attempts[rows] = outcome->attempt;
-		http[rows] = outcome->http_status;
-		durations[rows] = outcome->call == CALL_NONE ? -1 : outcome->duration;
-		names[rows] = outcome_name(outcome->kind);
-		details[rows] = outcome_detail(outcome, &effects[i]);
-		rows++;
+		put_uuid(rows, &payments[i]->session_id);
+		put_text(rows, outcome->source);
+		put_text(rows, outcome->call == CALL_NONE ? "decide" : call_name(outcome->call));
+		put_text(rows, status_name(effects[i].from));
+		put_text(rows, status_name(payments[i]->status));
+		put_int32(rows, outcome->attempt);
+		put_int32(rows, outcome->http_status);
+		put_int64(rows, outcome->call == CALL_NONE ? -1 : outcome->duration);
+		put_text(rows, outcome_name(outcome->kind));
+		put_text(rows, outcome_detail(outcome, &effects[i]));
 	}
-	if (rows == 0)
+	if (rowset_count(rows) == 0)
 		return;
-	values[0] = TimestampTzGetDatum(now);
-	values[1] = uuid_array(sessions, NULL, rows);
-	values[2] = text_array(sources, rows);
-	values[3] = text_array(events, rows);
-	values[4] = text_array(from, rows);
-	values[5] = text_array(to, rows);
-	values[6] = int4_array(attempts, rows);
-	values[7] = int4_array(http, rows);
-	values[8] = int8_array(durations, rows);
-	values[9] = text_array(names, rows);
-	values[10] = text_array(details, rows);
+	rowset_arrays(rows, values);
+	values[lengthof(types)] = TimestampTzGetDatum(now);
 	(void) run(&add_attempts, values, NULL);
 }
 

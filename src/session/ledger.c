@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "lib/compat.h"
+#include "lib/rowset.h"
 #include "lib/spi.h"
 #include "session/decide.h"
 #include "session/session.h"
@@ -54,7 +55,8 @@ typedef struct Batch
 
 static Statement find_accounts = {
 	.sql = "SELECT k.place, a.account_id "
-	"FROM ROWS FROM (" UNNEST(1) ", " UNNEST(2) ", " UNNEST(3) ", " UNNEST(4) ") WITH ORDINALITY AS k(merchant, kind, currency, provider, place) "
+	"FROM ROWS FROM (" UNNEST_4 ") WITH ORDINALITY "
+	"AS k(merchant, kind, currency, provider, place) "
 	"JOIN payflow.accounts a ON a.merchant OPERATOR(pg_catalog.=) k.merchant "
 	"AND a.kind OPERATOR(pg_catalog.=) k.kind AND a.currency OPERATOR(pg_catalog.=) k.currency "
 	"AND a.provider OPERATOR(pg_catalog.=) k.provider",
@@ -65,7 +67,7 @@ static Statement find_accounts = {
 static Statement open_accounts = {
 	.sql = "INSERT INTO payflow.accounts (merchant, kind, currency, provider) "
 	"SELECT k.merchant, k.kind, k.currency, k.provider "
-	"FROM ROWS FROM (" UNNEST(1) ", " UNNEST(2) ", " UNNEST(3) ", " UNNEST(4) ") AS k(merchant, kind, currency, provider) "
+	"FROM ROWS FROM (" UNNEST_4 ") AS k(merchant, kind, currency, provider) "
 	"ORDER BY 1, 2, 3, 4 "
 	"ON CONFLICT (merchant, kind, currency, provider) DO NOTHING",
 	.nargs = 4,
@@ -81,7 +83,7 @@ static Statement lock_accounts = {
 
 static Statement move_balances = {
 	.sql = "UPDATE payflow.accounts a SET balance = a.balance OPERATOR(pg_catalog.+) d.delta "
-	"FROM ROWS FROM (" UNNEST(1) ", " UNNEST(2) ") AS d(account_id, delta) "
+	"FROM ROWS FROM (" UNNEST_2 ") AS d(account_id, delta) "
 	"WHERE a.account_id OPERATOR(pg_catalog.=) d.account_id",
 	.nargs = 2,
 	.argtypes = {INT8ARRAYOID, INT8ARRAYOID},
@@ -92,8 +94,7 @@ static Statement add_entries = {
 	"debit_account, credit_account, amount, currency, event_at, booked_at) "
 	"SELECT e.entry_type, e.session_id, e.merchant, e.order_id, e.debit, e.credit, e.amount, e.currency, "
 	"e.event_at, $10 "
-	"FROM ROWS FROM (" UNNEST(1) ", " UNNEST(2) ", " UNNEST(3) ", " UNNEST(4) ", " UNNEST(5) ", " UNNEST(6) ", "
-		UNNEST(7) ", " UNNEST(8) ", " UNNEST(9) ") "
+	"FROM ROWS FROM (" UNNEST_9 ") "
 	"AS e(entry_type, session_id, merchant, order_id, debit, credit, amount, currency, event_at)",
 	.nargs = 10,
 	.argtypes = {TEXTARRAYOID, UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID,
@@ -188,22 +189,18 @@ look_up_accounts(Batch *batch, Datum *keys)
 static void
 resolve_accounts(Batch *batch)
 {
-	const char **texts = palloc_array(const char *, batch->n_accounts);
-	Datum		keys[4];
+	static const Oid types[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID};
+	RowSet	   *rows = rowset_make(types, lengthof(types), batch->n_accounts);
+	Datum		keys[lengthof(types)];
 
 	for (int i = 0; i < batch->n_accounts; i++)
-		texts[i] = batch->accounts[i].merchant;
-	keys[0] = text_array(texts, batch->n_accounts);
-	for (int i = 0; i < batch->n_accounts; i++)
-		texts[i] = batch->accounts[i].kind;
-	keys[1] = text_array(texts, batch->n_accounts);
-	for (int i = 0; i < batch->n_accounts; i++)
-		texts[i] = batch->accounts[i].currency;
-	keys[2] = text_array(texts, batch->n_accounts);
-	for (int i = 0; i < batch->n_accounts; i++)
-		texts[i] = batch->accounts[i].provider;
-	keys[3] = text_array(texts, batch->n_accounts);
-
+	{
+		put_text(rows, batch->accounts[i].merchant);
+		put_text(rows, batch->accounts[i].kind);
+		put_text(rows, batch->accounts[i].currency);
+		put_text(rows, batch->accounts[i].provider);
+	}
+	rowset_arrays(rows, keys);
 	if (look_up_accounts(batch, keys))
 		return;
 	(void) run(&open_accounts, keys, NULL);
@@ -214,62 +211,47 @@ resolve_accounts(Batch *batch)
 }
 
 static void
-write_balances(Batch *batch)
+write_balances(const Batch *batch)
 {
-	int64	   *ids = palloc_array(int64, batch->n_accounts);
-	int64	   *deltas = palloc_array(int64, batch->n_accounts);
-	Datum		values[2];
+	static const Oid types[] = {INT8OID, INT8OID};
+	RowSet	   *rows = rowset_make(types, lengthof(types), batch->n_accounts);
+	Datum		values[lengthof(types)];
 
 	for (int i = 0; i < batch->n_accounts; i++)
 	{
-		ids[i] = batch->accounts[i].id;
-		deltas[i] = batch->accounts[i].delta;
+		put_int64(rows, batch->accounts[i].id);
+		put_int64(rows, batch->accounts[i].delta);
 	}
-	values[0] = int8_array(ids, batch->n_accounts);
-	values[1] = int8_array(deltas, batch->n_accounts);
+	rowset_arrays(rows, values);
 	(void) run(&lock_accounts, values, NULL);
 	(void) run(&move_balances, values, NULL);
 }
 
 static void
-write_entries(Batch *batch, TimestampTz now)
+write_entries(const Batch *batch, TimestampTz now)
 {
-	int			n = batch->n_entries;
-	const char **types = palloc_array(const char *, n);
-	pg_uuid_t  *sessions = palloc_array(pg_uuid_t, n);
-	const char **merchants = palloc_array(const char *, n);
-	const char **orders = palloc_array(const char *, n);
-	int64	   *debits = palloc_array(int64, n);
-	int64	   *credits = palloc_array(int64, n);
-	int64	   *amounts = palloc_array(int64, n);
-	const char **currencies = palloc_array(const char *, n);
-	TimestampTz *times = palloc_array(TimestampTz, n);
-	Datum		values[10];
+	static const Oid types[] = {
+		TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID
+	};
+	RowSet	   *rows = rowset_make(types, lengthof(types), batch->n_entries);
+	Datum		values[lengthof(types) + 1];
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < batch->n_entries; i++)
 	{
 		const Entry *entry = &batch->entries[i];
 
-		types[i] = entry->type;
-		sessions[i] = entry->payment->session_id;
-		merchants[i] = entry->payment->merchant;
-		orders[i] = entry->payment->order_id;
-		debits[i] = batch->accounts[entry->debit].id;
-		credits[i] = batch->accounts[entry->credit].id;
-		amounts[i] = entry->amount;
-		currencies[i] = entry->currency;
-		times[i] = entry->event_at;
+		put_text(rows, entry->type);
+		put_uuid(rows, &entry->payment->session_id);
+		put_text(rows, entry->payment->merchant);
+		put_text(rows, entry->payment->order_id);
+		put_int64(rows, batch->accounts[entry->debit].id);
+		put_int64(rows, batch->accounts[entry->credit].id);
+		put_int64(rows, entry->amount);
+		put_text(rows, entry->currency);
+		put_time(rows, entry->event_at);
 	}
-	values[0] = text_array(types, n);
-	values[1] = uuid_array(sessions, NULL, n);
-	values[2] = text_array(merchants, n);
-	values[3] = text_array(orders, n);
-	values[4] = int8_array(debits, n);
-	values[5] = int8_array(credits, n);
-	values[6] = int8_array(amounts, n);
-	values[7] = text_array(currencies, n);
-	values[8] = time_array(times, n);
-	values[9] = TimestampTzGetDatum(now);
+	rowset_arrays(rows, values);
+	values[lengthof(types)] = TimestampTzGetDatum(now);
 	(void) run(&add_entries, values, NULL);
 }
 

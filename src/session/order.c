@@ -16,6 +16,7 @@
 #include "utils/timestamp.h"
 
 #include "lib/compat.h"
+#include "lib/rowset.h"
 #include "lib/spi.h"
 #include "session/decide.h"
 #include "session/session.h"
@@ -56,7 +57,7 @@ lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders)
 	Datum		values[1];
 	uint64		found;
 
-	values[0] = uuid_array(session_ids, NULL, n);
+	values[0] = uuid_array(session_ids, n);
 	found = run(&lock_orders, values, NULL);
 	Assert(found <= (uint64) n);
 	for (uint64 i = 0; i < found; i++)
@@ -70,47 +71,67 @@ lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders)
 }
 
 /* the receipt is booked by this statement or by none: see its WHERE */
-static Statement take_receipt = {
-	.sql = "UPDATE payflow.orders SET status = 'paid', paid_session_id = $3, active_session_id = NULL, "
+static Statement take_receipts = {
+	.sql = "UPDATE payflow.orders o SET status = 'paid', paid_session_id = u.session_id, active_session_id = NULL, "
 	"updated_at = pg_catalog.clock_timestamp() "
-	"WHERE merchant OPERATOR(pg_catalog.=) $1 AND order_id OPERATOR(pg_catalog.=) $2 "
-	"AND status OPERATOR(pg_catalog.=) 'open'::pg_catalog.text "
-	"AND active_session_id OPERATOR(pg_catalog.=) $3",
-	.nargs = 3,
-	.argtypes = {TEXTOID, TEXTOID, UUIDOID},
+	"FROM ROWS FROM (" UNNEST_4 ") AS u(merchant, order_id, session_id, ended) "
+	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id "
+	"AND o.status OPERATOR(pg_catalog.=) 'open'::pg_catalog.text "
+	"AND o.active_session_id OPERATOR(pg_catalog.=) u.session_id",
+	.nargs = 4,
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
 };
 
 /*
  * Also where nothing of the order changes: a caller whose snapshot is older
- * than a status change must get 40001 when it locks the order.
+ * than a status change, or than money in suspense, must get 40001 when it
+ * locks the order.
  */
-static Statement follow_status = {
-	.sql = "UPDATE payflow.orders SET updated_at = pg_catalog.clock_timestamp(), "
-	"active_session_id = CASE WHEN $4 AND active_session_id OPERATOR(pg_catalog.=) $3 "
-	"THEN NULL ELSE active_session_id END "
-	"WHERE merchant OPERATOR(pg_catalog.=) $1 AND order_id OPERATOR(pg_catalog.=) $2",
+static Statement follow_statuses = {
+	.sql = "UPDATE payflow.orders o SET updated_at = pg_catalog.clock_timestamp(), "
+	"active_session_id = CASE WHEN u.ended AND o.active_session_id OPERATOR(pg_catalog.=) u.session_id "
+	"THEN NULL ELSE o.active_session_id END "
+	"FROM ROWS FROM (" UNNEST_4 ") AS u(merchant, order_id, session_id, ended) "
+	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id",
 	.nargs = 4,
-	.argtypes = {TEXTOID, TEXTOID, UUIDOID, BOOLOID},
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
 };
 
-void
-order_follow(const PaymentRow *payment, const Effects *effects)
+static const Oid follow_types[] = {TEXTOID, TEXTOID, UUIDOID, BOOLOID};
+
+/*
+ * Runs the statement for the payments whose step it is; every one of them must
+ * have been written.
+ */
+static void
+follow(Statement *statement, bool receipts, PaymentRow **payments, const Effects *effects, int n)
 {
-	Datum		values[4];
+	RowSet	   *rows = rowset_make(follow_types, lengthof(follow_types), n);
+	Datum		values[lengthof(follow_types)];
 
-	values[0] = CStringGetTextDatum(payment->merchant);
-	values[1] = CStringGetTextDatum(payment->order_id);
-	values[2] = UUIDPGetDatum(&payment->session_id);
-	values[3] = BoolGetDatum(status_is_final(payment->status));
-
-	if (effects->receipt)
+	for (int i = 0; i < n; i++)
 	{
-		if (run(&take_receipt, values, NULL) != 1)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("order \"%s\" of merchant \"%s\" changed while it was locked",
-							payment->order_id, payment->merchant)));
+		if (effects[i].from == payments[i]->status && effects[i].unexpected == 0)
+			continue;
+		if (effects[i].receipt != receipts)
+			continue;
+		put_text(rows, payments[i]->merchant);
+		put_text(rows, payments[i]->order_id);
+		put_uuid(rows, &payments[i]->session_id);
+		put_bool(rows, status_is_final(payments[i]->status));
 	}
-	else if (effects->from != payment->status)
-		(void) run(&follow_status, values, NULL);
+	if (rowset_count(rows) == 0)
+		return;
+	rowset_arrays(rows, values);
+	if (run(statement, values, NULL) != (uint64) rowset_count(rows))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("an order changed while it was locked")));
+}
+
+void
+orders_follow(PaymentRow **payments, const Effects *effects, int n)
+{
+	follow(&take_receipts, true, payments, effects, n);
+	follow(&follow_statuses, false, payments, effects, n);
 }

@@ -269,14 +269,14 @@ ask_forget_worker(int worker_slot)
 		wake_workers(database);
 }
 
-bool
-ask_pending(Oid database)
+int
+asks_waiting(Oid database)
 {
-	bool		pending = false;
+	int			n = 0;
 
 	LWLockAcquire(shared_lock(1), LW_SHARED);
-	for (int i = 0; i < ASK_PLACES && ring->waiting > 0 && !pending; i++)
-		pending = ring->heads[i].state == ASK_WAITING && ring->heads[i].database == database;
+	for (int i = 0; i < ASK_PLACES && ring->waiting > 0; i++)
+		n += ring->heads[i].state == ASK_WAITING && ring->heads[i].database == database;
 	LWLockRelease(shared_lock(1));
-	return pending;
+	return n;
 }

@@ -32,9 +32,6 @@
 #define BUCKETS_PER_OCTAVE 4
 #define BUCKETS (33 * BUCKETS_PER_OCTAVE)
 
-/* a provider that asks for more is asked again after a day */
-#define LONGEST_RETRY_AFTER ((int64) USECS_PER_DAY)
-
 /* a provider with so many places keeps a part of them from each queue */
 #define PLACES_TO_SHARE 100
 #define PART_KEPT 10
@@ -140,18 +137,22 @@ get_limits(Oid serverid, TimestampTz now)
 	return limits;
 }
 
-/* Fills the bucket up to now and returns how many whole calls are in it. */
+/*
+ * Fills the bucket up to now and returns how many whole calls are in it.  Each
+ * worker's now is a little old; only a great step back is the clock's.
+ */
 static int
 fill_bucket(Limits *limits, double max_rps, TimestampTz now)
 {
 	double		size = Max(max_rps * BURST_PART, 1.0);
 
-	if (limits->tokens_at == 0 || limits->tokens_at > now)
+	if (limits->tokens_at == 0)
 		limits->tokens = size;
-	else
+	else if (now > limits->tokens_at)
 		limits->tokens += max_rps * (now - limits->tokens_at) / USECS_PER_SEC;
 	limits->tokens = Min(limits->tokens, size);
-	limits->tokens_at = now;
+	if (now > limits->tokens_at || now + USECS_PER_SEC < limits->tokens_at)
+		limits->tokens_at = now;
 	return (int) limits->tokens;
 }
 
@@ -316,7 +317,7 @@ limits_end(Oid serverid, Queue queue, bool failure, int64 duration, int64 retry_
 			limits->trial_pid = 0;
 		}
 		if (retry_after >= 0)
-			limits->blocked_until = Max(limits->blocked_until, now + Min(retry_after, LONGEST_RETRY_AFTER));
+			limits->blocked_until = Max(limits->blocked_until, now + retry_after);
 	}
 	LWLockRelease(shared_lock(2));
 	if (starved)

@@ -190,7 +190,7 @@ extern int	ask_take(Oid database, int worker_slot, Ask *asks, int max);
 extern void ask_give_back(int place, uint64 generation);
 extern void ask_done(int place, uint64 generation);
 extern void ask_forget_worker(int worker_slot);
-extern bool ask_pending(Oid database);	/* is there any to take? */
+extern int	asks_waiting(Oid database); /* how many are there to take? */
 
 /* ---- limits.c: per (database, provider), for all workers together ---- */
 

@@ -15,6 +15,7 @@
 #include "utils/timestamp.h"
 
 #include "lib/compat.h"
+#include "lib/rowset.h"
 #include "lib/spi.h"
 #include "session/session.h"
 #include "sweep/source.h"
@@ -55,7 +56,7 @@ static Statement write_leases_and_marks = {
 static Statement give_back = {
 	.sql = "UPDATE payflow.payment_sessions s SET lease_until = NULL, lease_token = NULL, "
 	"attempts = GREATEST(s.attempts OPERATOR(pg_catalog.-) 1, 0) "
-	"FROM ROWS FROM (" UNNEST(1) ", " UNNEST(2) ") AS r(session_id, token) "
+	"FROM ROWS FROM (" UNNEST_2 ") AS r(session_id, token) "
 	"WHERE s.session_id OPERATOR(pg_catalog.=) r.session_id AND s.lease_token OPERATOR(pg_catalog.=) r.token",
 	.nargs = 2,
 	.argtypes = {UUIDARRAYOID, INT8ARRAYOID},
@@ -158,12 +159,12 @@ lease_all(List *claims, int first, const ClaimRequest *request, TimestampTz now)
 	values[2] = Int64GetDatum(token);
 	if (n_plain > 0)
 	{
-		values[0] = uuid_array(plain, NULL, n_plain);
+		values[0] = uuid_array(plain, n_plain);
 		(void) run(&write_leases, values, NULL);
 	}
 	if (n_marked > 0)
 	{
-		values[0] = uuid_array(marked, NULL, n_marked);
+		values[0] = uuid_array(marked, n_marked);
 		values[3] = TimestampTzGetDatum(now);
 		values[4] = CStringGetTextDatum(request->endpoint);
 		values[5] = request->account ? CStringGetTextDatum(request->account) : (Datum) 0;
@@ -228,7 +229,7 @@ claim_asked(const ClaimRequest *request, const pg_uuid_t *session_ids, int n, Li
 	TimestampTz now = GetCurrentTimestamp();
 	Datum		values[2];
 
-	values[0] = uuid_array(session_ids, NULL, n);
+	values[0] = uuid_array(session_ids, n);
 	values[1] = TimestampTzGetDatum(now);
 	return claim_rows(run(&lock_asked, values, NULL), request, true, now, claims);
 }
@@ -240,7 +241,7 @@ providers_of_sessions(const pg_uuid_t *session_ids, int n, char **providers)
 	uint64		found;
 
 	memset(providers, 0, sizeof(char *) * n);
-	values[0] = uuid_array(session_ids, NULL, n);
+	values[0] = uuid_array(session_ids, n);
 	found = run(&providers_of, values, NULL);
 	for (uint64 i = 0; i < found; i++)
 		providers[result_int64(i, 1) - 1] = result_text(i, 2);
@@ -260,12 +261,18 @@ providers_with_live_sessions(void)
 void
 release_claims(const pg_uuid_t *session_ids, const int64 *tokens, int n)
 {
-	Datum		values[2];
+	static const Oid types[] = {UUIDOID, INT8OID};
+	RowSet	   *rows = rowset_make(types, lengthof(types), n);
+	Datum		values[lengthof(types)];
 
 	if (n == 0)
 		return;
-	values[0] = uuid_array(session_ids, NULL, n);
-	values[1] = int8_array(tokens, n);
+	for (int i = 0; i < n; i++)
+	{
+		put_uuid(rows, &session_ids[i]);
+		put_int64(rows, tokens[i]);
+	}
+	rowset_arrays(rows, values);
 	(void) run(&give_back, values, NULL);
 }
 

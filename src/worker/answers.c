@@ -33,8 +33,8 @@
 
 #define FAILURES_MAX 5
 
-/* a server's trouble that stays with the same batch may be one item's after all */
-#define PAUSES_BEFORE_ONE_BY_ONE 3
+/* so many in a row that meet a lock or an internal error: it is not their fault */
+#define IN_A_ROW_MAX 3
 
 /* ---- put off and dropped ---- */
 
@@ -214,29 +214,38 @@ apply_one(void *arg)
 	session_apply(&outcome, 1, &one->result);
 }
 
+/*
+ * An internal error is laid to the one that meets it, as long as others do not.
+ */
 void
 apply_one_by_one(Worker *worker, Cycle *cycle)
 {
-	bool		patient = worker->pauses < PAUSES_BEFORE_ONE_BY_ONE;
 	int			done = 0;
+	int			in_a_row = 0;
 
 	for (; done < cycle->nbatch; done++)
 	{
 		OneApplied	one = {cycle->batch[done], APPLY_BUSY};
 		ErrorData  *error = run_apart(worker, apply_one, &one);
+		bool		internal;
 
 		if (error == NULL)
+		{
 			settle_applied(worker, one.task, one.result);
-		else if (error_kind(error) == ERROR_TRANSIENT)
-			put_off_busy(worker, one.task);
-		else if (error_kind(error) == ERROR_OF_ITEM ||
-				 (!patient && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR))
-			put_off_failed(worker, one.task, error);
-		else
+			in_a_row = 0;
+			continue;
+		}
+		internal = ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR;
+		in_a_row = internal || error_kind(error) == ERROR_TRANSIENT ? in_a_row + 1 : 0;
+		if (in_a_row == IN_A_ROW_MAX || (error_kind(error) == ERROR_OF_SERVER && !internal))
 		{
 			pause_worker(worker, error);
 			break;
 		}
+		if (error_kind(error) == ERROR_TRANSIENT)
+			put_off_busy(worker, one.task);
+		else
+			put_off_failed(worker, one.task, error);
 	}
 	worker->woken = true;		/* alarms were set */
 	cycle->nbatch -= done;

@@ -233,37 +233,42 @@ claim_asks_of(Worker *worker, Cycle *cycle, const Provider *provider, char **nam
 	release_places(cycle);
 }
 
+/*
+ * Asks that had to be given back: their sessions are in flight, held or leased
+ * elsewhere, or there is no room.  They are not tried again in each cycle.
+ */
 static void
-note_refused_asks(Worker *worker, const Cycle *cycle)
+note_refused_asks(Worker *worker, const Cycle *cycle, int waiting)
 {
-	bool		refused = false;
+	int			refused = waiting - cycle->nasks;
 
 	for (int i = 0; i < cycle->nasks; i++)
-		refused |= !cycle->ask_done[i] && !cycle->ask_served[i];
-	worker->asks_refused = refused ? worker->asks_refused + 1 : 0;
-	worker->asks_at = cycle->now + (ASKS_PAUSE_FIRST << Min(worker->asks_refused, 4));
+		refused += !cycle->ask_done[i] && !cycle->ask_served[i];
+	worker->asks_refused = Max(refused, 0);
+	worker->refusals = refused > 0 ? worker->refusals + 1 : 0;
+	worker->asks_at = cycle->now + (ASKS_PAUSE_FIRST << Min(worker->refusals, 4));
 }
 
 void
 take_asks(Worker *worker, Cycle *cycle)
 {
-	int			max = Min(room(worker, QUEUE_STATUS), ASKS_MAX);
+	int			waiting = queue_is_worked(QUEUE_STATUS) ? asks_waiting(MyDatabaseId) : 0;
 	pg_uuid_t	ids[ASKS_MAX];
 	char	   *names[ASKS_MAX] = {NULL};
 	ListCell   *cell;
 
-	if (!queue_is_worked(QUEUE_STATUS) || !ask_pending(MyDatabaseId))
-	{
+	if (waiting == 0)
 		worker->asks_refused = 0;
-		return;
-	}
-	if (worker->asks_refused > 0 && !cycle->look_everywhere && !cycle->room_made && worker->asks_at > cycle->now)
+	if (waiting <= worker->asks_refused && !cycle->room_made && worker->asks_at > cycle->now)
+		return;					/* no new ones */
+	if (waiting == 0)
 		return;
 
 	cycle->asks = palloc_array(Ask, ASKS_MAX);
 	cycle->ask_done = palloc0_array(bool, ASKS_MAX);
 	cycle->ask_served = palloc0_array(bool, ASKS_MAX);
-	cycle->nasks = ask_take(MyDatabaseId, worker->slot, cycle->asks, max);
+	cycle->nasks = ask_take(MyDatabaseId, worker->slot, cycle->asks,
+							Min(room(worker, QUEUE_STATUS), ASKS_MAX));
 	if (cycle->nasks > 0)
 	{
 		for (int i = 0; i < cycle->nasks; i++)
@@ -273,14 +278,8 @@ take_asks(Worker *worker, Cycle *cycle)
 			cycle->ask_done[i] = names[i] == NULL || find_provider(cycle, names[i]) == NULL;
 		foreach(cell, cycle->providers)
 			claim_asks_of(worker, cycle, lfirst(cell), names);
-		note_refused_asks(worker, cycle);
 	}
-	else
-	{
-		/* no room: the end of a call brings it */
-		worker->asks_refused++;
-		worker->asks_at = DT_NOEND;
-	}
+	note_refused_asks(worker, cycle, waiting);
 }
 
 /* ---- due work ---- */

@@ -278,6 +278,17 @@ cycle_committed(Worker *worker, Cycle *cycle)
 }
 
 /*
+ * An internal error that does not go away by itself is laid to what was worked
+ * on: one row that is damaged must not stop all others.
+ */
+static bool
+is_of_item(const Worker *worker, const ErrorData *error)
+{
+	return error_kind(error) == ERROR_OF_ITEM ||
+		(worker->pauses > 0 && ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_INTERNAL_ERROR);
+}
+
+/*
  * Nothing was claimed, for the transaction is gone: gives back what stands
  * outside of it.  Then it depends on whose fault it was.
  */
@@ -298,7 +309,7 @@ cycle_failed(Worker *worker, Cycle *cycle, const ErrorData *error)
 	if (cycle->nbatch > 0 && (cycle->phase == CYCLE_APPLY || cycle->phase == CYCLE_COMMIT) &&
 		(error_kind(error) != ERROR_OF_SERVER || worker->pauses > 0))
 		apply_one_by_one(worker, cycle);
-	else if (error_kind(error) == ERROR_OF_ITEM && cycle->phase != CYCLE_BEGIN && cycle->phase != CYCLE_COMMIT)
+	else if (is_of_item(worker, error) && cycle->phase != CYCLE_BEGIN && cycle->phase != CYCLE_COMMIT)
 		claims_failed(worker, cycle, error);
 	else
 		pause_worker(worker, error);

@@ -387,6 +387,9 @@ finish(HttpCall *call, CURLcode code)
 	call->duration = (int64) INSTR_TIME_GET_MICROSEC(now);
 	if (curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &value) == CURLE_OK)
 		call->status = (int) value;
+	/* beside any other status it is about this call, not about all */
+	if (call->status != 429 && call->status != 503)
+		call->retry_after = -1;
 
 	if (code == CURLE_OK && call->status >= 200)
 		end_call(call, HTTP_ANSWERED);

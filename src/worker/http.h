@@ -53,7 +53,7 @@ typedef struct HttpCall
 	char	   *response;		/* malloc'ed, not terminated */
 	size_t		response_length;
 	bool		truncated;		/* there was more */
-	int64		retry_after;	/* microseconds; -1: not told */
+	int64		retry_after;	/* with 429 and 503: microseconds; -1: not told */
 	TimestampTz sent_at;		/* 0: never */
 	int64		duration;		/* microseconds */
 	const char *error;			/* static text, NULL: none */

@@ -48,6 +48,7 @@ typedef enum NotedState
 	NOTED_NOTHING,
 	NOTED_MISSING,
 	NOTED_NO_EXTENSION,
+	NOTED_NO_SLOT,
 	NOTED_NO_PROCESS,
 } NotedState;
 
@@ -161,6 +162,13 @@ note(ListedDatabase *database, NotedState state)
 			ereport(LOG,
 					(errmsg("database \"%s\" has no extension \"payflow\"", database->name),
 					 errhint("Run CREATE EXTENSION payflow there, or take it out of payflow.databases.")));
+			break;
+		case NOTED_NO_SLOT:
+			ereport(LOG,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("no more workers can be started for database \"%s\"", database->name),
+					 errdetail("There are at most %d payflow workers in a server.", MAX_WORKERS),
+					 errhint("Lower payflow.workers.")));
 			break;
 		case NOTED_NO_PROCESS:
 			ereport(LOG,
@@ -298,46 +306,64 @@ reap(TimestampTz now)
 
 /* ---- starts ---- */
 
+static bool
+register_worker(const ListedDatabase *database, int slot, int number, const WorkerStart *start)
+{
+	BackgroundWorker worker = {0};
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "payflow", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "payflow_worker_main", sizeof(worker.bgw_function_name));
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "payflow worker for %s #%d", database->name, number);
+	strlcpy(worker.bgw_type, "payflow worker", sizeof(worker.bgw_type));
+	worker.bgw_main_arg = Int32GetDatum(slot);
+	memcpy(worker.bgw_extra, start, sizeof(*start));
+	worker.bgw_notify_pid = MyProcPid;
+	return RegisterDynamicBackgroundWorker(&worker, &started[slot].handle);
+}
+
+/*
+ * The first time may be a worker's place that is not free yet.
+ */
+static void
+could_not_start(ListedDatabase *database, NotedState state, TimestampTz now)
+{
+	if (database->failures > 0)
+		note(database, state);
+	database->failures = Max(database->failures, 1);
+	pause_after_failure(database, now);
+}
+
 /*
  * False when no more workers can be started for this database now.
  */
 static bool
 start_worker(ListedDatabase *database, TimestampTz now)
 {
-	BackgroundWorker worker = {0};
-	WorkerStart start = {0};
+	WorkerStart start = {.database = database->oid};
 	int			number = 0;
 	int			slot = worker_slot_reserve(database->oid, database->name, &start.generation, &number);
 
 	if (slot == SLOT_STOPPED)
 		return false;			/* we are woken when the statement has ended */
-	if (slot >= 0)
+	if (slot == SLOT_NONE)
 	{
-		forget_handle(slot);
-		start.database = database->oid;
-		worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-		worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-		worker.bgw_restart_time = BGW_NEVER_RESTART;
-		strlcpy(worker.bgw_library_name, "payflow", sizeof(worker.bgw_library_name));
-		strlcpy(worker.bgw_function_name, "payflow_worker_main", sizeof(worker.bgw_function_name));
-		snprintf(worker.bgw_name, sizeof(worker.bgw_name), "payflow worker for %s #%d", database->name, number);
-		strlcpy(worker.bgw_type, "payflow worker", sizeof(worker.bgw_type));
-		worker.bgw_main_arg = Int32GetDatum(slot);
-		memcpy(worker.bgw_extra, &start, sizeof(start));
-		worker.bgw_notify_pid = MyProcPid;
-		if (RegisterDynamicBackgroundWorker(&worker, &started[slot].handle))
-		{
-			started[slot].generation = start.generation;
-			if (database->noted != NOTED_NO_EXTENSION)
-				note(database, NOTED_NOTHING);
-			return true;
-		}
-		started[slot].handle = NULL;
-		worker_slot_free(slot, start.generation);
+		could_not_start(database, NOTED_NO_SLOT, now);
+		return false;
 	}
-	note(database, NOTED_NO_PROCESS);
-	pause_after_failure(database, now);
-	return false;
+	forget_handle(slot);
+	started[slot].generation = start.generation;
+	if (!register_worker(database, slot, number, &start))
+	{
+		worker_slot_free(slot, start.generation);
+		could_not_start(database, NOTED_NO_PROCESS, now);
+		return false;
+	}
+	if (database->noted != NOTED_NO_EXTENSION)
+		note(database, NOTED_NOTHING);
+	return true;
 }
 
 static int

@@ -22,6 +22,9 @@
 #include "lib/settings.h"
 #include "worker/worker.h"
 
+/* a provider that asks for more is asked again after a day */
+#define LONGEST_RETRY_AFTER ((int64) USECS_PER_DAY)
+
 static char *
 copy_text(const char *text)
 {
@@ -310,7 +313,6 @@ end_place(Task *task)
 {
 	const HttpCall *http = &task->http;
 	const Outcome *outcome = &task->outcome;
-	int64		retry_after = outcome->retry_after;
 
 	if (!task->has_place)
 		return;
@@ -320,10 +322,8 @@ end_place(Task *task)
 		limits_release(task->serverid, task->queue, 1);
 		return;
 	}
-	if (retry_after < 0 && (http->status == 429 || http->status == 503))
-		retry_after = http->retry_after;
-	limits_end(task->serverid, task->queue, outcome_is_failure(outcome->kind), http->duration, retry_after,
-			   outcome->error ? outcome->error : outcome_name(outcome->kind),
+	limits_end(task->serverid, task->queue, outcome_is_failure(outcome->kind), http->duration,
+			   outcome->retry_after, outcome->error ? outcome->error : outcome_name(outcome->kind),
 			   task->breaker_failures, task->breaker_pause, GetCurrentTimestamp());
 }
 
@@ -355,10 +355,12 @@ task_read_answer(Task *task)
 		task->outcome.duration = http->duration;
 		task->outcome.sent_at = http->sent_at;
 		task->outcome.error = http->error;
+		task->outcome.retry_after = http->retry_after;
 		if (http->result == HTTP_ANSWERED)
 			parse(task);
 		else
 			settle(task, http->result == HTTP_UNSENT ? OUTCOME_UNSENT : OUTCOME_LOST, http->error);
+		task->outcome.retry_after = Min(task->outcome.retry_after, LONGEST_RETRY_AFTER);
 		task->outcome_known = true;
 	}
 	end_place(task);

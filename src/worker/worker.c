@@ -70,6 +70,14 @@ force_settings(void)
 		{"idle_in_transaction_session_timeout", "0"},
 		{"idle_session_timeout", "0"},
 		{"jit", "off"},
+
+		/*
+		 * All statements find few rows by an index.  Plans are kept, and one
+		 * made while a table is small must not become a scan of it for ever.
+		 */
+		{"enable_seqscan", "off"},
+		{"enable_hashjoin", "off"},
+		{"enable_mergejoin", "off"},
 		{"application_name", "payflow worker"},
 	};
 
@@ -304,7 +312,7 @@ sleep_until_something_happens(void)
 	if (timeout > 0 && stats_unsent)
 	{
 		/* nobody will send them while we sleep */
-		pgstat_report_stat(true);
+		pgstat_report_stat_now();
 		stats_unsent = false;
 	}
 	n = WaitEventSetWait(wait_set, timeout, events, lengthof(events), wait_event);

@@ -108,8 +108,9 @@ typedef struct Worker
 	bool		woken;			/* there may be new work */
 	bool		room_made;		/* a call has ended */
 	TimestampTz look_at;		/* look everywhere not later than this */
-	TimestampTz asks_at;		/* take asks again; DT_NOEND: when woken */
-	int			asks_refused;	/* cycles in a row that had to give asks back */
+	int			asks_refused;	/* asks that could not be served last time */
+	int			refusals;		/* cycles in a row where that was so */
+	TimestampTz asks_at;		/* when to try these again, if no call ends before */
 	TimestampTz check_providers_at; /* whether all that are named exist */
 	int			checks_missing; /* checks in a row that missed one */
 

@@ -17,6 +17,7 @@ a lock; they never sleep for a time that ought to be enough.
 
 import atexit
 import http.server
+import itertools
 import json
 import os
 import re
@@ -224,6 +225,125 @@ class Receiver:
         self.server.server_close()
 
 
+# ---- the test provider -------------------------------------------------------
+
+class Provider:
+    """A test provider that runs: its two faces (see test/sandbox/README.md)."""
+
+    def __init__(self, url=None, control_url=None):
+        self.url = url
+        self.control_url = control_url
+
+    def control(self, method, path, body=None, timeout=60):
+        """Its control interface."""
+        return http_call(method, self.control_url + path, body, timeout=timeout)
+
+    def provider(self, method, path, body=None, key=None):
+        """Its interface for payments, as the worker uses it."""
+        headers = {"Authorization": f"Bearer {API_KEY}"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        return http_call(method, self.url + path, body, headers)
+
+    def settings(self, **changes):
+        return self.control("POST", "/settings", changes)
+
+    def forget(self):
+        """Make the test provider forget everything, but for the secret."""
+        self.control("DELETE", "/")
+        self.settings(webhook_secret=WEBHOOK_SECRET)
+
+    def rule(self, operation, action, value=None, **more):
+        """Make a fault; more: reference, order, times, retry_after, target.  Returns its id."""
+        body = {"operation": operation, "action": action, **more}
+        if value is not None:
+            body["value"] = value
+        return self.control("POST", "/rules", body)["id"]
+
+    def hits(self, rule):
+        """How many calls a rule has met."""
+        return self.control("GET", f"/rules/{rule}")["hits"]
+
+    def held(self, rule):
+        """How many calls a rule holds now."""
+        return self.control("GET", f"/rules/{rule}")["held"]
+
+    def wait_held(self, rule, n=1, deadline=DEADLINE):
+        poll(lambda: self.held(rule) >= n, deadline, f"{n} held calls")
+
+    def release(self, rule):
+        """Let held calls go."""
+        self.control("POST", f"/rules/{rule}/release")
+
+    def clear_rules(self):
+        self.control("DELETE", "/rules")
+
+    def act(self, payment_id, what, **body):
+        """What the payer, the bank or the provider does to a payment."""
+        return self.control("POST", f"/payments/{payment_id}/{what}", body)
+
+    def stats(self, order=None, reference=None):
+        query = ""
+        if order is not None:
+            query = "?" + urllib.parse.urlencode({"order": order})
+        elif reference is not None:
+            query = "?" + urllib.parse.urlencode({"reference": reference})
+        return self.control("GET", "/stats" + query)
+
+    def payments(self, order):
+        return self.control("GET", "/payments?" + urllib.parse.urlencode({"order": order}))
+
+    def requests(self, reference, operation=None):
+        """The calls about a payment that have come, in their order."""
+        calls = self.control("GET", "/requests?" + urllib.parse.urlencode({"reference": str(reference)}))
+        return [call for call in calls if operation in (None, call["operation"])]
+
+
+# ---- gates -----------------------------------------------------------------
+
+class Gate:
+    """Stops whoever writes certain rows, in the middle of a transaction, until it is opened.
+
+        with lab.gate("payflow.accounting_entries", "INSERT", "NEW.order_id = 'A-1'") as gate:
+            ...
+            gate.wait_held()
+
+    A trigger waits for an advisory lock that the gate holds, however short the
+    lock_timeout of the one who writes.  It stays there when the gate is open.
+    """
+
+    def __init__(self, lab, table, event, condition, when="BEFORE"):
+        self.lab = lab
+        self.key = next(_keys)
+        self.conn = lab.connect()
+        name = f"test_gate_{self.key}"
+        lab.sql("SELECT pg_advisory_lock(%s)", [self.key], conn=self.conn)
+        lab.sql(f"""CREATE FUNCTION public.{name}() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$
+                    BEGIN PERFORM pg_advisory_xact_lock_shared({self.key}); RETURN NEW; END $$""")
+        lab.sql(f"""CREATE TRIGGER {name} {when} {event} ON {table}
+                    FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION public.{name}()""")
+
+    def held(self):
+        """The processes that it stops now."""
+        return [row.pid for row in self.lab.sql("""SELECT pid FROM pg_locks WHERE locktype = 'advisory'
+            AND NOT granted AND objsubid = 1 AND classid = 0 AND objid = %s ORDER BY pid""", [self.key])]
+
+    def wait_held(self, n=1, deadline=DEADLINE):
+        return poll(lambda: len(self.held()) >= n and self.held(), deadline, f"{n} processes at the gate")
+
+    def open(self):
+        self.conn.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.open()
+
+
+_keys = itertools.count(1)
+
+
 # ---- the lab ---------------------------------------------------------------
 
 _labs = []
@@ -244,24 +364,36 @@ def _lab_command(*args, timeout=180):
     return output
 
 
+def _state_of(pid):
+    """A process's state, as ps shows it."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 def read_exports(text):
     """The variables that test/lab prints."""
     pairs = (shlex.split(line)[1].split("=", 1) for line in text.splitlines())
     return dict(pairs)
 
 
-class Lab:
-    """A server of its own with payflow and the test provider (see test/lab)."""
+class Lab(Provider):
+    """A server of its own with payflow and the test provider (see test/lab).
 
-    def __init__(self, workers=1, conf=None, up=True):
+    under: a command that the server is started by, "prlimit --nofile=256", say.
+    """
+
+    def __init__(self, workers=1, conf=None, up=True, under=None):
+        super().__init__()
         self.dir = tempfile.mkdtemp(prefix="pf")
         self.env = {}
-        self.url = self.control_url = None
+        self.providers = [self]
+        self._programs = []
         self._local = threading.local()
         self._era = 0
+        self._stopped = set()
         _labs.append(self)
         if up:
-            self.up(workers, conf)
+            self.up(workers, conf, under)
 
     def __enter__(self):
         return self
@@ -273,8 +405,10 @@ class Lab:
 
     # up and down
 
-    def up(self, workers=1, conf=None):
+    def up(self, workers=1, conf=None, under=None):
         args = ["--workers", str(workers)]
+        if under is not None:
+            args += ["--under", under]
         for name, value in (conf or {}).items():
             args += ["--conf", f"{name}={value}"]
         self.env = read_exports(_lab_command("up", "--dir", self.dir, *args))
@@ -285,6 +419,10 @@ class Lab:
         if self in _labs:
             _labs.remove(self)
             self.disconnect()
+            self.go_on(*self._stopped)
+            for program in self._programs:
+                program.kill()
+                program.wait()
             _lab_command("down", "--dir", self.dir)
             if os.path.isdir(self.dir):
                 os.rmdir(self.dir)
@@ -390,10 +528,64 @@ class Lab:
         except TimedOut as error:
             raise TimedOut(f"{error}; it is {seen.status} ({seen.stage})") from None
 
+    def gate(self, table, event, condition, when="BEFORE"):
+        """Stop those who write rows of a table: see Gate."""
+        return Gate(self, table, event, condition, when)
+
+    def option(self, **options):
+        """Set options of the provider."""
+        present = self.one("SELECT srvoptions FROM pg_foreign_server WHERE srvname = 'sandbox'")
+        names = [item.split("=", 1)[0] for item in present]
+        for name, value in options.items():
+            self.sql(f"ALTER SERVER sandbox OPTIONS ({'SET' if name in names else 'ADD'} {name} %s)", [str(value)])
+
+    # sessions and workers
+
+    def ring(self, *sessions):
+        """Let their alarms ring now."""
+        self.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE session_id = ANY (%s::uuid[])",
+                 [list(sessions)])
+
+    def end_lease(self, *sessions):
+        """As if the worker that has them had been away for long: the next one may take them."""
+        self.sql("""UPDATE payflow.payment_sessions SET lease_until = now() - '1 second'::interval,
+                    next_action_at = CASE WHEN next_action_at IS NOT NULL THEN now() END
+                    WHERE session_id = ANY (%s::uuid[]) AND lease_until IS NOT NULL""", [list(sessions)])
+
     def workers(self):
         """The pids of the workers."""
         return [row.pid for row in self.sql("SELECT pid FROM payflow.workers WHERE datname = %s ORDER BY pid",
                                             [DATABASE])]
+
+    def all_looked(self):
+        """Wait until every worker has looked for due work since now; payflow.poll_interval is at most 100 ms."""
+        at = self.one("SELECT clock_timestamp() + '200 milliseconds'::interval")
+        poll(lambda: self.one("SELECT min(last_loop) > %s FROM payflow.workers", [at]), what="all workers to look")
+
+    def stop_worker(self, pid, deadline=DEADLINE):
+        """Let a worker stand still (SIGSTOP) where it sleeps: outside of transactions, without any lock."""
+        def asleep():
+            self._stopped.add(pid)
+            os.kill(pid, signal.SIGSTOP)
+            poll(lambda: _state_of(pid) == "T", what=f"process {pid} to stand still")
+            if self.one("""SELECT wait_event_type = 'Extension' AND xact_start IS NULL
+                           FROM pg_stat_activity WHERE pid = %s""", [pid]):
+                return True
+            os.kill(pid, signal.SIGCONT)
+            return False
+
+        poll(asleep, deadline, f"worker {pid} to be asleep")
+
+    def go_on(self, *pids):
+        """Let stopped workers go on."""
+        for pid in pids:
+            self._stopped.discard(pid)
+            os.kill(pid, signal.SIGCONT)
+
+    def kill_server(self):
+        """kill -9 all of it; it starts again by itself."""
+        subprocess.run([os.path.join(self.dir, "bin", "kill-server")], stdin=subprocess.DEVNULL, check=True, timeout=120)
+        self.disconnect()
 
     def postmaster(self):
         with open(os.path.join(self.dir, "data", "postmaster.pid"), encoding="utf-8") as file:
@@ -422,66 +614,60 @@ class Lab:
         except OSError:
             pass
 
-    # the test provider
+    # more providers
 
-    def control(self, method, path, body=None, timeout=60):
-        """Its control interface."""
-        return http_call(method, self.control_url + path, body, timeout=timeout)
+    def start_provider(self, *options):
+        """Another test provider; it ends with the lab."""
+        ready = os.path.join(self.dir, f"provider{len(self.providers)}.ready")
+        program = subprocess.Popen([os.path.join(self.dir, "bin", "sandbox"), "--ready-file", ready, *options],
+                                   stdin=subprocess.DEVNULL)
+        self._programs.append(program)
 
-    def provider(self, method, path, body=None, key=None):
-        """Its interface for payments, as the worker uses it."""
-        headers = {"Authorization": f"Bearer {API_KEY}"}
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        return http_call(method, self.url + path, body, headers)
+        def is_ready():
+            if program.poll() is not None:
+                raise RuntimeError(f"the test provider has ended: exit {program.returncode}")
+            return os.path.exists(ready)
 
-    def settings(self, **changes):
-        return self.control("POST", "/settings", changes)
+        poll(is_ready, what="another test provider")
+        with open(ready, encoding="utf-8") as file:
+            addresses = dict(line.split("=", 1) for line in file.read().split())
+        os.remove(ready)
+        self.providers.append(Provider(addresses["SANDBOX_URL"], addresses["SANDBOX_CONTROL"]))
+        return self.providers[-1]
 
-    def forget(self):
-        """Make the test provider forget everything, but for the secret."""
-        self.control("DELETE", "/")
-        self.settings(webhook_secret=WEBHOOK_SECRET)
+    def add_server(self, name, url=None, conn=None, **options):
+        """CREATE SERVER for a test provider (this lab's own one), with a user mapping."""
+        options = {"endpoint": url or self.url, **options}
+        listed = ", ".join(f"{option} %({option})s" for option in options)
+        self.sql(f'CREATE SERVER "{name}" FOREIGN DATA WRAPPER payflow_sandbox OPTIONS ({listed})', options, conn)
+        self.sql(f'CREATE USER MAPPING FOR CURRENT_USER SERVER "{name}" OPTIONS (api_key %s)', [API_KEY], conn)
 
-    def rule(self, operation, action, value=None, **more):
-        """Make a fault; more: reference, order, times, retry_after, target.  Returns its id."""
-        body = {"operation": operation, "action": action, **more}
-        if value is not None:
-            body["value"] = value
-        return self.control("POST", "/rules", body)["id"]
+    # sessions
 
-    def hits(self, rule):
-        """How many calls a rule has met."""
-        return self.control("GET", f"/rules/{rule}")["hits"]
+    def ring(self, session_id):
+        """Let a session's alarm ring now; true, so that poll() can do it again and again."""
+        self.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE session_id = %s", [session_id])
+        return True
 
-    def held(self, rule):
-        """How many calls a rule holds now."""
-        return self.control("GET", f"/rules/{rule}")["held"]
+    def quiet(self, session_id, status=None):
+        """Let a session's alarm not ring during the test, as soon as no worker has it (and it has that status)."""
+        poll(lambda: self.sql("""UPDATE payflow.payment_sessions SET next_action_at = now() + interval '1 hour'
+                                 WHERE session_id = %s AND lease_until IS NULL AND status = coalesce(%s, status)
+                                 RETURNING session_id""", [session_id, status]),
+             what=f"session {session_id} to be left alone")
 
-    def wait_held(self, rule, n=1, deadline=DEADLINE):
-        poll(lambda: self.held(rule) >= n, deadline, f"{n} held calls")
+    def session(self, session_id):
+        """Its row, with the columns that the calls do not show."""
+        return self.row("SELECT * FROM payflow.payment_sessions WHERE session_id = %s", [session_id])
 
-    def release(self, rule):
-        """Let held calls go."""
-        self.control("POST", f"/rules/{rule}/release")
+    def journal(self, session_id, event=None):
+        """What the journal says of a session, in its order."""
+        return self.sql("""SELECT * FROM payflow.journal WHERE session_id = %s AND event = coalesce(%s, event)
+                           ORDER BY journal_id""", [session_id, event])
 
-    def clear_rules(self):
-        self.control("DELETE", "/rules")
-
-    def act(self, payment_id, what, **body):
-        """What the payer, the bank or the provider does to a payment."""
-        return self.control("POST", f"/payments/{payment_id}/{what}", body)
-
-    def stats(self, order=None, reference=None):
-        query = ""
-        if order is not None:
-            query = "?" + urllib.parse.urlencode({"order": order})
-        elif reference is not None:
-            query = "?" + urllib.parse.urlencode({"reference": reference})
-        return self.control("GET", "/stats" + query)
-
-    def payments(self, order):
-        return self.control("GET", "/payments?" + urllib.parse.urlencode({"order": order}))
+    def alerts(self):
+        """The keys of the open alerts."""
+        return {row.key for row in self.sql("SELECT key FROM payflow.alerts WHERE closed_at IS NULL")}
 
     # the end of a test
 
@@ -503,8 +689,9 @@ class Lab:
         sides = []
 
         def agree():
-            stats, booked = self.stats(), self.booked()
-            sides[:] = [(stats["captured"], stats["refunded"]), (booked.captured, booked.refunded)]
+            stats, booked = [provider.stats() for provider in self.providers], self.booked()
+            sides[:] = [(sum(s["captured"] for s in stats), sum(s["refunded"] for s in stats)),
+                        (booked.captured, booked.refunded)]
             return sides[0] == sides[1]
 
         try:
