@@ -81,64 +81,119 @@ payflow_state_machine_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* the two versions of a row that a trigger sees */
-typedef struct RowPair
+/*
+ * The columns that the guards look at.  Their places are looked up by name once
+ * a statement: an upgrade may have added columns in another order.
+ */
+typedef enum GuardedColumn
+{
+	/* of payment_sessions */
+	COL_SESSION_ID,
+	COL_MERCHANT,
+	COL_ORDER_ID,
+	COL_AMOUNT,
+	COL_CURRENCY,
+	COL_PROVIDER,
+	COL_CAPTURE,
+	COL_CREATED_AT,
+	COL_ENDPOINT,
+	COL_ACCOUNT,
+	COL_RETURN_URL,
+	COL_DESCRIPTION,
+	COL_CUSTOMER,
+	COL_RECEIPT,
+	COL_STATUS,
+	COL_FIRST_SENT_AT,
+	COL_UPDATED_AT,
+	COL_NEXT_ACTION_AT,
+	COL_LEASE_UNTIL,
+	/* of orders */
+	COL_PAID_SESSION_ID,
+	COL_COUNT
+} GuardedColumn;
+
+#define FIXED_IN_SESSION_FIRST COL_SESSION_ID
+#define FIXED_IN_SESSION_LAST COL_CREATED_AT
+#define FIXED_ONCE_SENT_FIRST COL_ENDPOINT
+#define FIXED_ONCE_SENT_LAST COL_RECEIPT
+
+static const char *const column_names[COL_COUNT] = {
+	"session_id", "merchant", "order_id", "amount", "currency", "provider", "capture", "created_at",
+	"endpoint", "account", "return_url", "description", "customer", "receipt",
+	"status", "first_sent_at", "updated_at", "next_action_at", "lease_until",
+	"paid_session_id"
+};
+
+/* kept for one statement's calls of a trigger */
+typedef struct GuardState
 {
 	TupleDesc	tupdesc;
-	HeapTuple	old;
-	HeapTuple	new;
-} RowPair;
+	int			attnums[COL_COUNT]; /* 0: not in this table */
+	Datum	   *old_values;
+	bool	   *old_nulls;
+	Datum	   *new_values;
+	bool	   *new_nulls;
+} GuardState;
 
-static Datum
-column(RowPair *rows, HeapTuple tuple, const char *name, bool *isnull)
+/*
+ * Takes both versions of the row apart.
+ */
+static GuardState *
+guard_begin(FunctionCallInfo fcinfo, TriggerData *trigger)
 {
-	int			attnum = SPI_fnumber(rows->tupdesc, name);
+	GuardState *state = fcinfo->flinfo->fn_extra;
+	TupleDesc	tupdesc = RelationGetDescr(trigger->tg_relation);
 
-	if (attnum <= 0)
-		elog(ERROR, "column \"%s\" does not exist", name);
-	return heap_getattr(tuple, attnum, rows->tupdesc, isnull);
+	if (state == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+
+		state = palloc0_object(GuardState);
+		for (int i = 0; i < COL_COUNT; i++)
+			state->attnums[i] = Max(SPI_fnumber(tupdesc, column_names[i]), 0);
+		state->old_values = palloc_array(Datum, tupdesc->natts);
+		state->old_nulls = palloc_array(bool, tupdesc->natts);
+		state->new_values = palloc_array(Datum, tupdesc->natts);
+		state->new_nulls = palloc_array(bool, tupdesc->natts);
+		fcinfo->flinfo->fn_extra = state;
+		MemoryContextSwitchTo(old);
+	}
+	state->tupdesc = tupdesc;
+	heap_deform_tuple(trigger->tg_trigtuple, tupdesc, state->old_values, state->old_nulls);
+	heap_deform_tuple(trigger->tg_newtuple, tupdesc, state->new_values, state->new_nulls);
+	return state;
+}
+
+static int
+column_place(const GuardState *state, GuardedColumn column)
+{
+	if (state->attnums[column] == 0)
+		elog(ERROR, "column \"%s\" does not exist", column_names[column]);
+	return state->attnums[column] - 1;
 }
 
 static bool
-column_changed(RowPair *rows, const char *name)
+column_changed(const GuardState *state, GuardedColumn column)
 {
-	int			attnum = SPI_fnumber(rows->tupdesc, name);
-	bool		old_null;
-	bool		new_null;
-	Datum		old_value;
-	Datum		new_value;
-	Form_pg_attribute attribute;
+	int			i = column_place(state, column);
+	Form_pg_attribute attribute = TupleDescAttr(state->tupdesc, i);
 
-	if (attnum <= 0)
-		elog(ERROR, "column \"%s\" does not exist", name);
-	attribute = TupleDescAttr(rows->tupdesc, attnum - 1);
-	old_value = heap_getattr(rows->old, attnum, rows->tupdesc, &old_null);
-	new_value = heap_getattr(rows->new, attnum, rows->tupdesc, &new_null);
-	if (old_null || new_null)
-		return old_null != new_null;
-	return !datum_image_eq(old_value, new_value, attribute->attbyval, attribute->attlen);
+	if (state->old_nulls[i] || state->new_nulls[i])
+		return state->old_nulls[i] != state->new_nulls[i];
+	return !datum_image_eq(state->old_values[i], state->new_values[i], attribute->attbyval, attribute->attlen);
 }
 
 static void
-refuse_changed_columns(RowPair *rows, const char *const *names, int n, const char *why)
+refuse_changed_columns(const GuardState *state, GuardedColumn first, GuardedColumn last, const char *why)
 {
-	for (int i = 0; i < n; i++)
+	for (int column = first; column <= (int) last; column++)
 	{
-		if (column_changed(rows, names[i]))
+		if (column_changed(state, column))
 			ereport(ERROR,
 					(errcode(ERRCODE_CHECK_VIOLATION),
-					 errmsg("column \"%s\" must not be changed", names[i]),
+					 errmsg("column \"%s\" must not be changed", column_names[column]),
 					 errdetail("%s", why)));
 	}
-}
-
-static SessionStatus
-status_of(RowPair *rows, HeapTuple tuple)
-{
-	bool		isnull;
-	Datum		value = column(rows, tuple, "status", &isnull);
-
-	return status_from_name(TextDatumGetCString(value));
 }
 
 static void
@@ -155,28 +210,22 @@ check_trigger_call(FunctionCallInfo fcinfo)
  * fixed.
  */
 static void
-guard_session_update(RowPair *rows)
+guard_session_update(const GuardState *state)
 {
-	static const char *const fixed[] = {
-		"session_id", "merchant", "order_id", "amount", "currency", "provider", "capture", "created_at"
-	};
-	static const char *const sent[] = {
-		"endpoint", "account", "return_url", "description", "customer", "receipt"
-	};
-	SessionStatus from = status_of(rows, rows->old);
-	SessionStatus to = status_of(rows, rows->new);
-	bool		was_unsent;
-	bool		is_unsent;
+	int			status = column_place(state, COL_STATUS);
+	int			first_sent = column_place(state, COL_FIRST_SENT_AT);
+	SessionStatus from = status_from_name(TextDatumGetCString(state->old_values[status]));
+	SessionStatus to = status_from_name(TextDatumGetCString(state->new_values[status]));
+	bool		was_sent = !state->old_nulls[first_sent];
 
-	refuse_changed_columns(rows, fixed, lengthof(fixed), "It is fixed when the session is created.");
-
-	column(rows, rows->old, "first_sent_at", &was_unsent);
-	column(rows, rows->new, "first_sent_at", &is_unsent);
-	if (!was_unsent && !is_unsent)
-		refuse_changed_columns(rows, sent, lengthof(sent), "It is fixed once Register may have been sent.");
+	refuse_changed_columns(state, FIXED_IN_SESSION_FIRST, FIXED_IN_SESSION_LAST,
+						   "It is fixed when the session is created.");
+	if (was_sent && !state->new_nulls[first_sent])
+		refuse_changed_columns(state, FIXED_ONCE_SENT_FIRST, FIXED_ONCE_SENT_LAST,
+							   "It is fixed once Register may have been sent.");
 
 	if (!transition_allowed(from, to) ||
-		(from == STATUS_REGISTERING && to == STATUS_CANCELED && !was_unsent))
+		(from == STATUS_REGISTERING && to == STATUS_CANCELED && was_sent))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHECK_VIOLATION),
 				 errmsg("payment session cannot go from \"%s\" to \"%s\"", status_name(from), status_name(to)),
@@ -192,28 +241,24 @@ Datum
 payflow_session_guard(PG_FUNCTION_ARGS)
 {
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	RowPair		rows;
-	bool		isnull;
+	GuardState *state;
 
 	check_trigger_call(fcinfo);
-	rows.tupdesc = RelationGetDescr(trigger->tg_relation);
-	rows.old = trigger->tg_trigtuple;
-
 	if (TRIGGER_FIRED_BY_INSERT(trigger->tg_event))
 	{
 		wake_workers_at_commit();
 		return PointerGetDatum(trigger->tg_trigtuple);
 	}
 
-	rows.new = trigger->tg_newtuple;
-	guard_session_update(&rows);
+	state = guard_begin(fcinfo, trigger);
+	guard_session_update(state);
 
-	if (column_changed(&rows, "updated_at") || column_changed(&rows, "status"))
-		tell_waiters_at_commit(DatumGetUUIDP(column(&rows, rows.new, "session_id", &isnull)));
+	if (column_changed(state, COL_UPDATED_AT) || column_changed(state, COL_STATUS))
+		tell_waiters_at_commit(DatumGetUUIDP(state->new_values[column_place(state, COL_SESSION_ID)]));
 	if (my_worker_slot() < 0 &&
-		(column_changed(&rows, "next_action_at") || column_changed(&rows, "lease_until")))
+		(column_changed(state, COL_NEXT_ACTION_AT) || column_changed(state, COL_LEASE_UNTIL)))
 		wake_workers_at_commit();
-	return PointerGetDatum(rows.new);
+	return PointerGetDatum(trigger->tg_newtuple);
 }
 
 /*
@@ -223,22 +268,18 @@ payflow_session_guard(PG_FUNCTION_ARGS)
 Datum
 payflow_orders_guard(PG_FUNCTION_ARGS)
 {
-	static const char *const fixed[] = {"merchant", "order_id", "created_at"};
 	TriggerData *trigger = (TriggerData *) fcinfo->context;
-	RowPair		rows;
-	bool		was_open;
+	GuardState *state;
 
 	check_trigger_call(fcinfo);
-	rows.tupdesc = RelationGetDescr(trigger->tg_relation);
-	rows.old = trigger->tg_trigtuple;
-	rows.new = trigger->tg_newtuple;
-	refuse_changed_columns(&rows, fixed, lengthof(fixed), "It is fixed when the order is first seen.");
-	column(&rows, rows.old, "paid_session_id", &was_open);
-	if (!was_open && column_changed(&rows, "paid_session_id"))
+	state = guard_begin(fcinfo, trigger);
+	refuse_changed_columns(state, COL_MERCHANT, COL_ORDER_ID, "It is fixed when the order is first seen.");
+	refuse_changed_columns(state, COL_CREATED_AT, COL_CREATED_AT, "It is fixed when the order is first seen.");
+	if (!state->old_nulls[column_place(state, COL_PAID_SESSION_ID)] && column_changed(state, COL_PAID_SESSION_ID))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHECK_VIOLATION),
 				 errmsg("the receipt of an order cannot be taken away or replaced")));
-	return PointerGetDatum(rows.new);
+	return PointerGetDatum(trigger->tg_newtuple);
 }
 
 /*

@@ -283,6 +283,7 @@ set_request(HttpCall *call)
 	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, call->connect_timeout_ms);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, call->timeout_ms);
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
+	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->curl_error);
 	curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, on_request);
 	curl_easy_setopt(easy, CURLOPT_PREREQDATA, call);
 	curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
@@ -376,6 +377,23 @@ is_own_shortage(long error)
 	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
 }
 
+/*
+ * What libcurl says of a failure: its own words for this one where it has any,
+ * which may quote what the other side has sent.
+ */
+static const char *
+curl_reason(HttpCall *call, CURLcode code)
+{
+	if (call->curl_error[0] == '\0')
+		return curl_easy_strerror(code);
+	for (char *at = call->curl_error; *at != '\0'; at++)
+	{
+		if (*at < ' ' || *at >= 0x7f)
+			*at = '?';
+	}
+	return call->curl_error;
+}
+
 static void
 finish(HttpCall *call, CURLcode code)
 {
@@ -408,7 +426,7 @@ finish(HttpCall *call, CURLcode code)
 		if (call->own_fault && value != 0)
 			call->error = value == EADDRNOTAVAIL ? "no local port free" : "too many open files";
 		else if (call->error == NULL)
-			call->error = code == CURLE_OK ? "no final status" : curl_easy_strerror(code);
+			call->error = code == CURLE_OK ? "no final status" : curl_reason(call, code);
 		end_call(call, call->sent_at == 0 ? HTTP_UNSENT : HTTP_LOST);
 	}
 }

@@ -56,7 +56,7 @@ typedef struct HttpCall
 	int64		retry_after;	/* with 429 and 503: microseconds; -1: not told */
 	TimestampTz sent_at;		/* 0: never */
 	int64		duration;		/* microseconds */
-	const char *error;			/* static text, NULL: none */
+	const char *error;			/* ASCII; lives as long as the call; NULL: none */
 
 	/* http.c's own */
 	dlist_node	node;
@@ -64,6 +64,7 @@ typedef struct HttpCall
 	struct curl_slist *header_list;
 	size_t		response_size;
 	size_t		header_bytes;
+	char		curl_error[CURL_ERROR_SIZE];
 	instr_time	started;
 } HttpCall;
 
