@@ -5,7 +5,7 @@ LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 30 AS 'MODULE_PATHNAME', 'payflow_state_
 COMMENT ON FUNCTION payflow.state_machine_rows() IS 'the transition table of the C code, behind the view state_machine';
 CREATE VIEW payflow.state_machine AS
 	SELECT from_status, to_status FROM payflow.state_machine_rows();
-COMMENT ON VIEW payflow.state_machine IS 'the moves that a payment session may make: the same table that the code uses';
+COMMENT ON VIEW payflow.state_machine IS 'the moves that a payment session may make: the same table that the code uses; a status may always stay as it is';
 COMMENT ON COLUMN payflow.state_machine.from_status IS 'from this status';
 COMMENT ON COLUMN payflow.state_machine.to_status IS 'to this one';
 

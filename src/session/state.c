@@ -55,8 +55,7 @@ PG_FUNCTION_INFO_V1(payflow_orders_guard);
 PG_FUNCTION_INFO_V1(payflow_refuse_change);
 
 /*
- * SRF behind the view state_machine: the moves, and the live statuses that may
- * stay, one row a pair.
+ * SRF behind the view state_machine: the moves, one row a pair.
  */
 Datum
 payflow_state_machine_rows(PG_FUNCTION_ARGS)
@@ -71,7 +70,7 @@ payflow_state_machine_rows(PG_FUNCTION_ARGS)
 			Datum		values[2];
 			bool		nulls[2] = {false, false};
 
-			if (from == to ? status_is_final(from) : !transition_allowed(from, to))
+			if (from == to || !transition_allowed(from, to))
 				continue;
 			values[0] = CStringGetTextDatum(status_name(from));
 			values[1] = CStringGetTextDatum(status_name(to));

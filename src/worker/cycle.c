@@ -227,6 +227,17 @@ pause_worker(Worker *worker, const ErrorData *error)
 
 /* ---- the cycle ---- */
 
+/*
+ * SPI leaves its own memory context behind, which ends with the transaction;
+ * what the phases keep beyond it belongs to the loop context.
+ */
+static void
+enter_phase(Worker *worker, Cycle *cycle, CyclePhase phase)
+{
+	cycle->phase = phase;
+	MemoryContextSwitchTo(worker->loop_context);
+}
+
 static void
 do_cycle(Worker *worker, Cycle *cycle)
 {
@@ -237,18 +248,18 @@ do_cycle(Worker *worker, Cycle *cycle)
 		cycle->durable = true;
 	}
 
-	cycle->phase = CYCLE_APPLY;
+	enter_phase(worker, cycle, CYCLE_APPLY);
 	apply_answers(worker, cycle);
-	cycle->phase = CYCLE_BEGIN;
+	enter_phase(worker, cycle, CYCLE_BEGIN);
 	read_providers(cycle);
-	cycle->phase = CYCLE_ASKS;
+	enter_phase(worker, cycle, CYCLE_ASKS);
 	take_asks(worker, cycle);
-	cycle->phase = CYCLE_CLAIM;
+	enter_phase(worker, cycle, CYCLE_CLAIM);
 	take_due(worker, cycle);
-	cycle->phase = CYCLE_CHECK;
+	enter_phase(worker, cycle, CYCLE_CHECK);
 	check_providers(worker, cycle);
 
-	cycle->phase = CYCLE_COMMIT;
+	enter_phase(worker, cycle, CYCLE_COMMIT);
 	if (!cycle->durable)
 		set_commit_mode("off");
 	commit_work(worker);

@@ -40,6 +40,9 @@
 #define EVENTS_PER_TURN 64
 #define SPARE_HANDLES 128
 
+/* when a file of CAs is read again: it may have been replaced */
+#define CA_CACHE_SECONDS 5L
+
 #define USER_AGENT "payflow/0.1.0"
 
 static CURLM *multi;
@@ -305,6 +308,7 @@ set_manners(HttpCall *call)
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	/* with a directory of CAs the parsed file is not kept: 25 ms a connection */
 	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+	curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, CA_CACHE_SECONDS);
 	if (call->ca_file != NULL)
 		curl_easy_setopt(easy, CURLOPT_CAINFO, call->ca_file);
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS);
