@@ -147,7 +147,7 @@ COMMENT ON COLUMN payflow.payment_sessions.failure_message IS 'the provider''s t
 COMMENT ON COLUMN payflow.payment_sessions.endpoint IS 'the provider''s address as frozen when Register was first sent';
 COMMENT ON COLUMN payflow.payment_sessions.account IS 'the server''s account option as frozen when Register was first sent';
 COMMENT ON COLUMN payflow.payment_sessions.return_url IS 'where the provider sends the payer back to';
-COMMENT ON COLUMN payflow.payment_sessions.description IS 'what the payer is told that he pays for';
+COMMENT ON COLUMN payflow.payment_sessions.description IS 'what the payer pays for, in words; sent where the driver has a place for it';
 COMMENT ON COLUMN payflow.payment_sessions.customer IS 'id, email, phone, ip, locale of the payer, as given';
 COMMENT ON COLUMN payflow.payment_sessions.metadata IS 'the application''s own data; never sent anywhere';
 COMMENT ON COLUMN payflow.payment_sessions.receipt IS 'fiscal receipt data that goes to the provider as it is';

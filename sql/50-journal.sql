@@ -107,7 +107,7 @@ COMMENT ON COLUMN payflow.alerts.message IS 'what happened';
 COMMENT ON COLUMN payflow.alerts.count IS 'how often';
 COMMENT ON COLUMN payflow.alerts.raised_at IS 'first time';
 COMMENT ON COLUMN payflow.alerts.last_raised_at IS 'last time';
-COMMENT ON COLUMN payflow.alerts.closed_at IS 'when it was acknowledged or went away';
+COMMENT ON COLUMN payflow.alerts.closed_at IS 'when it was acknowledged';
 COMMENT ON COLUMN payflow.alerts.closed_by IS 'who acknowledged it';
 COMMENT ON COLUMN payflow.alerts.note IS 'what he said of it';
 CREATE UNIQUE INDEX ux_alerts_open_key ON payflow.alerts (key) WHERE closed_at IS NULL;

@@ -90,14 +90,16 @@ COMMENT ON COLUMN payflow.provider_stats.last_error_at IS 'when that was';
 CREATE VIEW payflow.stuck AS
 	SELECT s.session_id, s.merchant, s.order_id, s.provider, s.status, s.stage, s.next_action_at, s.unresolved_since,
 		s.lease_until, s.attempts,
-		CASE WHEN s.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
+		CASE WHEN f.srvname IS NULL THEN 'there is no such provider'
+			WHEN s.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
 			THEN 'the provider''s state cannot be learned'
 			ELSE 'its alarm is overdue' END AS reason
 	FROM payflow.payment_sessions s
+	LEFT JOIN pg_catalog.pg_foreign_server f ON f.srvname = s.provider
 	WHERE s.status IN ('registering', 'registered', 'unknown', 'authorized', 'canceling')
-		AND (s.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
+		AND (f.srvname IS NULL OR s.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
 			OR (s.next_action_at <= now() - '1 minute'::interval AND (s.lease_until IS NULL OR s.lease_until <= now())));
-COMMENT ON VIEW payflow.stuck IS 'live sessions whose alarm is overdue or that have been unresolved for too long';
+COMMENT ON VIEW payflow.stuck IS 'live sessions whose alarm is overdue, that have been unresolved for too long or whose provider does not exist';
 COMMENT ON COLUMN payflow.stuck.session_id IS 'the session';
 COMMENT ON COLUMN payflow.stuck.merchant IS 'its merchant';
 COMMENT ON COLUMN payflow.stuck.order_id IS 'its order';

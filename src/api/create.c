@@ -331,7 +331,7 @@ require_payable(const Wish *wish, const Look *look)
 		ereport(ERROR,
 				(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "money_in_suspense"),
 				 errmsg("unexpected money for order \"%s\" waits for a decision", brief(wish->order_id)),
-				 errhint("Resolve the order's open discrepancies first: see payflow.discrepancies.")));
+				 errhint("Until somebody has decided about it, only a new order id can be paid: see payflow.discrepancies.")));
 }
 
 /*

@@ -14,6 +14,7 @@
 #include <ctype.h>
 
 #include "common/int.h"
+#include "mb/pg_wchar.h"
 
 #include "lib/error.h"
 #include "lib/money.h"
@@ -80,7 +81,8 @@ checked_exponent(const char *currency)
 	if (exponent < 0)
 		ereport(ERROR,
 				payflow_error(ERRCODE_PAYFLOW_BAD_REQUEST, "invalid_currency"),
-				errmsg("currency \"%s\" is not known", currency),
+				errmsg("currency \"%.*s\" is not known",
+					   pg_mbcliplen(currency, strlen(currency), 20), currency),
 				errhint("Use an ISO 4217 code in upper case, such as EUR."));
 	return exponent;
 }

@@ -233,6 +233,14 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 	}
 }
 
+static void
+put_ref(RowSet *rows, const PaymentRow *payment, const char *id)
+{
+	put_text(rows, payment->provider);
+	put_text(rows, id);
+	put_uuid(rows, &payment->session_id);
+}
+
 /*
  * Claims the provider's ids for their sessions; where another session has one
  * already, notes which.
@@ -240,7 +248,8 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 static void
 claim_payment_ids(Work *work)
 {
-	RowSet	   *rows = rowset_make(ref_types, lengthof(ref_types), work->n);
+	RowSet	   *told = rowset_make(ref_types, lengthof(ref_types), work->n);
+	RowSet	   *ours = rowset_make(ref_types, lengthof(ref_types), work->n);
 	Datum		values[lengthof(ref_types)];
 	uint64		taken;
 
@@ -251,15 +260,20 @@ claim_payment_ids(Work *work)
 
 		if (id == NULL || (payment->provider_payment_id != NULL && strcmp(payment->provider_payment_id, id) == 0))
 			continue;
-		put_text(rows, payment->provider);
-		put_text(rows, id);
-		put_uuid(rows, &payment->session_id);
+		put_ref(told, payment, id);
+		/* an answer about another payment gives this session no id */
+		if (!work->outcomes[i]->foreign_reference)
+			put_ref(ours, payment, id);
 	}
-	if (rowset_count(rows) == 0)
+	if (rowset_count(told) == 0)
 		return;
-	rowset_arrays(rows, values);
-	if (run(&add_payment_refs, values, NULL) == (uint64) rowset_count(rows))
-		return;
+	if (rowset_count(ours) > 0)
+	{
+		rowset_arrays(ours, values);
+		if (run(&add_payment_refs, values, NULL) == (uint64) rowset_count(told))
+			return;
+	}
+	rowset_arrays(told, values);
 	taken = run(&find_payment_refs, values, NULL);
 	for (uint64 row = 0; row < taken; row++)
 	{
@@ -306,7 +320,6 @@ write_discrepancy(const PaymentRow *payment, const Outcome *outcome, const char 
 	json_open_object(&expected);
 	json_put_int64(&expected, "amount", payment->amount);
 	json_put_string(&expected, "currency", payment->currency);
-	json_put_string(&expected, "status", status_name(payment->status));
 	json_close_object(&expected);
 
 	initStringInfo(&actual);

@@ -453,7 +453,8 @@ decide_unanswered(Decision *d)
 			  backoff_until(d->now, p->attempts));
 	p->expiring = false;
 
-	if (o->kind == OUTCOME_UNSENT && o->mark_set && p->status == STATUS_REGISTERING)
+	if ((o->kind == OUTCOME_UNSENT || o->kind == OUTCOME_UNREACHABLE_SETTING) && o->mark_set &&
+		p->status == STATUS_REGISTERING)
 	{
 		/* nothing left this machine: nothing is fixed */
 		p->first_sent_at = 0;
@@ -470,8 +471,26 @@ decide_unanswered(Decision *d)
 		alert_provider(d, "critical", "unauthorized", "it does not accept the credentials");
 	if (o->kind == OUTCOME_UNREACHABLE_SETTING)
 		alert_provider(d, "critical", "setting", o->error ? o->error : "it cannot be called as it is set up");
-	if (o->foreign_reference)
-		alert_provider(d, "critical", "foreign_reference", "it answered about another payment than it was asked for");
+}
+
+/*
+ * The answer is about another payment than was asked for: none at all.
+ */
+static void
+decide_foreign(Decision *d)
+{
+	PaymentRow *p = d->payment;
+
+	alert_provider(d, "critical", "foreign_reference", "it answered about another payment than it was asked for");
+	if (status_is_final(p->status) || !d->has_lease)
+		return;
+	if (p->status == STATUS_REGISTERING && d->outcome->call == CALL_REGISTER)
+		enter_status(d, STATUS_UNKNOWN, STAGE_REGISTER);
+	p->repeat_due = false;
+	p->expiring = false;
+	if (p->unresolved_since == 0)
+		p->unresolved_since = d->now;
+	set_alarm(d, backoff_until(d->now, p->attempts));
 }
 
 /* ---- what every outcome brings ---- */
@@ -661,9 +680,14 @@ session_decide(PaymentRow *payment, const LockedOrder *order, const Outcome *out
 		return;
 	}
 	note_return(&d);
-	note_details(&d);
-	decide_by_kind(&d);
-	note_resolution(&d);
+	if (outcome->foreign_reference)
+		decide_foreign(&d);
+	else
+	{
+		note_details(&d);
+		decide_by_kind(&d);
+		note_resolution(&d);
+	}
 	if (payment->status != effects->from)
 		effects->visible = true;
 	if (effects->visible)

@@ -48,7 +48,9 @@ static Statement add_event = {
 static Statement count_alert = {
 	.sql = "INSERT INTO payflow.alerts (key, severity, message) VALUES ($1, $2, $3) "
 	"ON CONFLICT (key) WHERE closed_at IS NULL DO UPDATE SET "
-	"count = alerts.count OPERATOR(pg_catalog.+) 1, last_raised_at = pg_catalog.now(), message = EXCLUDED.message",
+	"count = alerts.count OPERATOR(pg_catalog.+) 1, last_raised_at = pg_catalog.now(), message = EXCLUDED.message, "
+	"severity = CASE WHEN EXCLUDED.severity OPERATOR(pg_catalog.=) 'critical' "
+	"OR alerts.severity OPERATOR(pg_catalog.=) 'info' THEN EXCLUDED.severity ELSE alerts.severity END",
 	.nargs = 3,
 	.argtypes = {TEXTOID, TEXTOID, TEXTOID},
 };

@@ -64,6 +64,16 @@ static Statement find_accounts = {
 	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID},
 };
 
+/*
+ * A new account refers to its merchant, whose row an application may hold: to
+ * wait for him would hold up all others.
+ */
+static Statement lock_merchants = {
+	.sql = "SELECT FROM payflow.merchants WHERE id OPERATOR(pg_catalog.=) ANY ($1) FOR KEY SHARE NOWAIT",
+	.nargs = 1,
+	.argtypes = {TEXTARRAYOID},
+};
+
 static Statement open_accounts = {
 	.sql = "INSERT INTO payflow.accounts (merchant, kind, currency, provider) "
 	"SELECT k.merchant, k.kind, k.currency, k.provider "
@@ -203,6 +213,7 @@ resolve_accounts(Batch *batch)
 	rowset_arrays(rows, keys);
 	if (look_up_accounts(batch, keys))
 		return;
+	(void) run(&lock_merchants, keys, NULL);
 	(void) run(&open_accounts, keys, NULL);
 	if (!look_up_accounts(batch, keys))
 		ereport(ERROR,

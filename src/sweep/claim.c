@@ -93,7 +93,8 @@ static Statement live_providers = {
 };
 
 static Statement postpone = {
-	.sql = "UPDATE payflow.payment_sessions SET next_action_at = pg_catalog.now() OPERATOR(pg_catalog.+) $2 "
+	.sql = "UPDATE payflow.payment_sessions SET next_action_at = pg_catalog.now() OPERATOR(pg_catalog.+) $2, "
+	"unresolved_since = COALESCE(unresolved_since, pg_catalog.now()) "
 	"WHERE session_id OPERATOR(pg_catalog.=) ANY (ARRAY("
 	"  SELECT s.session_id FROM payflow.payment_sessions s WHERE s.provider OPERATOR(pg_catalog.=) $1 "
 	"  AND s.status IN ('registering', 'registered', 'unknown', 'authorized', 'canceling') "

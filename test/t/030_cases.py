@@ -144,8 +144,38 @@ def declined_card(lab):
     is_((row.status, row.failure_code), ("completed", None), "the next card pays")
 
 
+def about_another_payment(lab):
+    """An answer that bears another reference than was asked for is no answer."""
+    pay = create(lab, "foreign")
+    wait(lab, pay)
+    payment = lab.payments("foreign")[0]
+    lab.rule("get", "answer", {**payment, "reference": "somebody else's", "status": "paid", "captured": 1000,
+                               "authorized": 1000}, order="foreign", times=1)
+    row = lab.row("SELECT * FROM payflow.check(%s::uuid, '30 seconds')", [pay.session_id])
+    is_((row.status, row.paid), ("registered", False), "an answer about another payment is not booked")
+    like(lab.one("SELECT string_agg(key, ',') FROM payflow.alerts"), "foreign_reference:sandbox", "but alerted")
+    lab.rule("register", "answer", {**payment, "id": "pay_elsewhere", "reference": "somebody else's"}, order="foreign2",
+             times=1)
+    pay = create(lab, "foreign2")
+    done = lab.poll_session(pay.session_id, "registered")
+    is_(done.provider_payment_id, lab.payments("foreign2")[0]["id"], "Register too: it is asked again, and gets its own id")
+
+
+def nothing_sent(lab):
+    """A secret that is missing: nothing was sent, so nothing is fixed, and a refusal is the first."""
+    lab.sql("CREATE SERVER bare FOREIGN DATA WRAPPER payflow_sandbox OPTIONS (endpoint 'http://127.0.0.1:1')")
+    pay = lab.row("SELECT * FROM payflow.create('bare', 1000, 'EUR', provider => 'bare')")
+    lab.poll_sql("SELECT count(*) > 0 FROM payflow.journal WHERE session_id = %s", [pay.session_id])
+    is_(lab.row("SELECT first_sent_at, endpoint FROM payflow.payment_sessions WHERE session_id = %s", [pay.session_id]),
+        (None, None), "without a secret nothing is sent, and nothing is fixed")
+    lab.sql(f"ALTER SERVER bare OPTIONS (SET endpoint '{lab.url}')")
+    lab.sql("CREATE USER MAPPING FOR CURRENT_USER SERVER bare OPTIONS (api_key 'sandbox_test_key')")
+    ring(lab, pay)
+    is_(lab.poll_session(pay.session_id, "registered").status, "registered", "set up rightly, it goes on")
+
+
 with Lab() as lab:
-    for test in (same_provider_id_for_two, every_register_has_its_key, lost_answer, unknown_is_in_progress, refused,
+    for test in (about_another_payment, nothing_sent, same_provider_id_for_two, every_register_has_its_key, lost_answer, unknown_is_in_progress, refused,
                  refused_after_lost, expires, declined_card):
         test(lab)
     lab.finish()
