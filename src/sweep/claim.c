@@ -99,7 +99,8 @@ static Statement postpone = {
 	"  SELECT s.session_id FROM payflow.payment_sessions s WHERE s.provider OPERATOR(pg_catalog.=) $1 "
 	"  AND s.status IN ('registering', 'registered', 'unknown', 'authorized', 'canceling') "
 	"  AND s.next_action_at OPERATOR(pg_catalog.<=) pg_catalog.now() "
-	"  LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED))",
+	"  AND (s.lease_until IS NULL OR s.lease_until OPERATOR(pg_catalog.<=) pg_catalog.now()) "
+	"  ORDER BY s.next_action_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED))",
 	.nargs = 3,
 	.argtypes = {TEXTOID, INTERVALOID, INT8OID},
 };
