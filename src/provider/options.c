@@ -440,7 +440,8 @@ read_options(List *options, Oid catalog, Provider *provider)
 		DefElem    *def = lfirst(cell);
 		const ProviderOption *option = find_option(provider->driver->options, catalog, def->defname);
 
-		if (option == NULL || read_option(option, defGetString(def), provider) != NULL)
+		/* in a catalog that somebody has written to, even the value may be missing */
+		if (option == NULL || def->arg == NULL || read_option(option, defGetString(def), provider) != NULL)
 			ereport(LOG,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("ignored option \"%s\" of payment provider \"%s\"",

@@ -104,6 +104,9 @@ extern const Provider *provider_by_oid(Oid serverid);
 /* All providers of this database.  Needs a transaction.  List of const Provider *. */
 extern List *all_providers(void);
 
+/* Whether nothing has changed since the last look-up, as far as is known by now. */
+extern bool providers_are_current(void);
+
 /* A copy in the current memory context that shares nothing with the cache. */
 extern Provider *provider_copy(const Provider *provider);
 

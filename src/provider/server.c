@@ -112,7 +112,7 @@ set_interval(Interval *interval, int64 microseconds)
 
 /*
  * Reads a provider from the catalogs; NULL when there is no such server, or it
- * is none of ours, or it was made without a validator and has no endpoint.
+ * is none of ours.
  */
 static Provider *
 build_provider(Oid serverid)
@@ -148,7 +148,18 @@ build_provider(Oid serverid)
 
 	set_interval(&provider->terms.connect_timeout, provider->connect_timeout);
 	set_interval(&provider->terms.timeout, provider->timeout);
-	return provider->endpoint == NULL ? NULL : provider;
+	return provider;
+}
+
+/*
+ * One that was made without a validator may have no endpoint.  It is kept in
+ * the cache nevertheless: what is wrong with it is logged once and not at each
+ * look.
+ */
+static const Provider *
+if_usable(const Provider *provider)
+{
+	return provider == NULL || provider->endpoint == NULL ? NULL : provider;
 }
 
 /* From the cache, or into it. */
@@ -164,7 +175,7 @@ find_provider(Oid serverid)
 	{
 		provider = lfirst(cell);
 		if (provider->serverid == serverid)
-			return provider;
+			return if_usable(provider);
 	}
 
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "payflow provider", ALLOCSET_SMALL_SIZES);
@@ -178,7 +189,7 @@ find_provider(Oid serverid)
 	}
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(scratch);
-	return provider;
+	return if_usable(provider);
 }
 
 const Provider *
@@ -221,6 +232,13 @@ all_providers(void)
 	}
 	list_free(serverids);
 	return result;
+}
+
+bool
+providers_are_current(void)
+{
+	AcceptInvalidationMessages();
+	return cache_valid;
 }
 
 static char *

@@ -258,7 +258,9 @@ claim_payment_ids(Work *work)
 		const PaymentRow *payment = work->payments[i];
 		const char *id = work->outcomes[i]->provider_payment_id;
 
-		if (id == NULL || (payment->provider_payment_id != NULL && strcmp(payment->provider_payment_id, id) == 0))
+		if (id == NULL || !outcome_counts(payment, work->outcomes[i]))
+			continue;
+		if (payment->provider_payment_id != NULL && strcmp(payment->provider_payment_id, id) == 0)
 			continue;
 		put_ref(told, payment, id);
 		/* an answer about another payment gives this session no id */

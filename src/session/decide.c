@@ -449,6 +449,9 @@ decide_unanswered(Decision *d)
 
 	if (status_is_final(p->status))
 		return;
+	/* the pauses grow by failures in a row, not by questions that were answered */
+	if (p->unresolved_since == 0)
+		p->attempts = Min(p->attempts, 1);
 	set_alarm(d, o->retry_after >= 0 ? Max(d->now + o->retry_after, backoff_until(d->now, p->attempts)) :
 			  backoff_until(d->now, p->attempts));
 	p->expiring = false;
@@ -526,6 +529,35 @@ note_resolution(Decision *d)
 		alert_session(d, "warning", "unresolved", "its state at the provider cannot be learned");
 }
 
+/*
+ * How things stood last: an answer to an older question than the newest that
+ * was answered has nothing to say of that.
+ */
+static void
+note_last_seen(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (o->sent_at != 0 && o->sent_at < p->answered_at)
+		return;
+	if (o->provider_status != NULL && (p->provider_status == NULL || strcmp(p->provider_status, o->provider_status) != 0))
+	{
+		p->provider_status = pstrdup(o->provider_status);
+		d->effects->changed = true;
+	}
+	if (o->provider_expires_at != 0 && p->provider_expires_at != o->provider_expires_at)
+	{
+		p->provider_expires_at = o->provider_expires_at;
+		d->effects->changed = true;
+	}
+	if (is_answer(o) && o->sent_at > p->answered_at)
+	{
+		p->answered_at = o->sent_at;
+		d->effects->changed = true;
+	}
+}
+
 static void
 note_details(Decision *d)
 {
@@ -544,21 +576,7 @@ note_details(Decision *d)
 		p->redirect_url = pstrdup(o->redirect_url);
 		d->effects->changed = d->effects->visible = true;
 	}
-	if (o->provider_status != NULL && (p->provider_status == NULL || strcmp(p->provider_status, o->provider_status) != 0))
-	{
-		p->provider_status = pstrdup(o->provider_status);
-		d->effects->changed = true;
-	}
-	if (o->provider_expires_at != 0 && p->provider_expires_at != o->provider_expires_at)
-	{
-		p->provider_expires_at = o->provider_expires_at;
-		d->effects->changed = true;
-	}
-	if (is_answer(o) && o->sent_at > p->answered_at)
-	{
-		p->answered_at = o->sent_at;
-		d->effects->changed = true;
-	}
+	note_last_seen(d);
 }
 
 /*
@@ -650,6 +668,34 @@ decide_by_kind(Decision *d)
 	}
 }
 
+static void
+decide(Decision *d, const pg_uuid_t *id_taken_by)
+{
+	release_lease(d);
+	if (id_taken_by != NULL)
+		refuse_taken_id(d, id_taken_by);
+	else if (d->outcome->foreign_reference)
+		decide_foreign(d);
+	else
+	{
+		note_details(d);
+		decide_by_kind(d);
+		note_resolution(d);
+	}
+}
+
+static bool
+has_lease(const PaymentRow *payment, const Outcome *outcome)
+{
+	return outcome->lease_token != 0 && outcome->lease_token == payment->lease_token;
+}
+
+bool
+outcome_counts(const PaymentRow *payment, const Outcome *outcome)
+{
+	return outcome_is_fact(outcome->kind) || has_lease(payment, outcome);
+}
+
 void
 session_decide(PaymentRow *payment, const LockedOrder *order, const Outcome *outcome,
 			   const pg_uuid_t *id_taken_by, int64 foreign_suspense, TimestampTz now,
@@ -662,32 +708,16 @@ session_decide(PaymentRow *payment, const LockedOrder *order, const Outcome *out
 		.terms = outcome->terms,
 		.now = now,
 		.foreign_suspense = foreign_suspense,
-		.has_lease = outcome->lease_token != 0 && outcome->lease_token == payment->lease_token,
+		.has_lease = has_lease(payment, outcome),
 		.effects = effects,
 	};
 
 	memset(effects, 0, sizeof(*effects));
 	effects->from = payment->status;
-	if (!outcome_is_fact(outcome->kind) && !d.has_lease)
-	{
-		effects->stale = true;
-		return;
-	}
-	release_lease(&d);
-	if (id_taken_by != NULL)
-	{
-		refuse_taken_id(&d, id_taken_by);
-		return;
-	}
-	note_return(&d);
-	if (outcome->foreign_reference)
-		decide_foreign(&d);
-	else
-	{
-		note_details(&d);
-		decide_by_kind(&d);
-		note_resolution(&d);
-	}
+	effects->stale = !outcome_counts(payment, outcome);
+	note_return(&d);			/* a fact of its own, whatever the answer is worth */
+	if (!effects->stale)
+		decide(&d, id_taken_by);
 	if (payment->status != effects->from)
 		effects->visible = true;
 	if (effects->visible)

@@ -49,6 +49,12 @@ typedef struct LockedOrder
 } LockedOrder;
 
 /*
+ * Facts always count, absences only with the row's lease: who brings one after
+ * another has taken the payment over is not to change anything.
+ */
+extern bool outcome_counts(const PaymentRow *payment, const Outcome *outcome);
+
+/*
  * Decides: changes the payment in place and fills the effects.
  * id_taken_by: the session that already has the provider's payment id, or
  * NULL.  foreign_suspense: what is booked to suspense for this session in the

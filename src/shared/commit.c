@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * commit.c
- *	  Who is to be told when the transaction has committed.
+ *	  Who is to be told when the transaction has committed, and the end of a
+ *	  stop of workers.
  *
  *	  One callback for the life of the process and a few marks: nothing is
  *	  allocated, and nothing here raises, for the transaction is committed.
@@ -25,7 +26,6 @@
 StaticAssertDecl(WAIT_VARIABLES <= 64, "the variables must fit into a word");
 
 static bool workers_marked;
-static bool launcher_marked;
 static bool pauses_marked;
 static uint64 variables_marked; /* a bit each */
 
@@ -43,8 +43,6 @@ tell_marked(void)
 		wake_workers(MyDatabaseId);
 	if (pauses_marked)
 		reset_launcher_pauses();
-	else if (launcher_marked)
-		wake_launcher();
 }
 
 static void
@@ -63,8 +61,8 @@ at_transaction_end(XactEvent event, void *arg pg_attribute_unused())
 	}
 	variables_marked = 0;
 	workers_marked = false;
-	launcher_marked = false;
 	pauses_marked = false;
+	workers_resume();
 }
 
 void
@@ -84,12 +82,6 @@ tell_waiters_at_commit(const pg_uuid_t *session_id)
 {
 	if (shared_memory_ready())
 		variables_marked |= UINT64CONST(1) << wait_variable_of(MyDatabaseId, session_id);
-}
-
-void
-wake_launcher_at_commit(void)
-{
-	launcher_marked = shared_memory_ready();
 }
 
 void

@@ -4,8 +4,9 @@
  *	  What backends tell the launcher, and statements that need a database
  *	  without workers.
  *
- *	  A stop names its backend and is taken back when the statement ends or
- *	  the backend exits; a crash clears all shared memory.  While it stands,
+ *	  A stop names its backend and is taken back when the statement fails, its
+ *	  transaction ends (before, others do not see what it did) or the backend
+ *	  exits; a crash clears all shared memory.  While it stands,
  *	  neither can a slot of that database be reserved nor can a worker that
  *	  was reserved earlier attach: what remains are the workers that had
  *	  attached, and they are ended.
@@ -134,7 +135,7 @@ workers_stop(Oid database)
 {
 	static bool registered = false;
 
-	Assert(my_stop < 0);
+	workers_resume();			/* of an earlier statement of this transaction */
 	if (!registered)
 		before_shmem_exit(lift_my_stop, (Datum) 0);
 	registered = true;

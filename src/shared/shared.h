@@ -110,8 +110,8 @@ extern bool launcher_pauses_reset(void);	/* for the launcher: was it told since 
 
 /*
  * Ends the workers of a database and keeps new ones from starting, until
- * workers_resume() or the end of this process; returns when they are gone.
- * One database at a time.
+ * workers_resume() or the end of this transaction or process; returns when
+ * they are gone.  One database at a time: the newest.
  */
 extern void workers_stop(Oid database);
 extern void workers_resume(void);
@@ -119,7 +119,7 @@ extern bool workers_stopped(Oid database);
 
 /* ---- commit.c: what is to be told when the transaction commits ---- */
 
-/* Registers the transaction-end callback; once a process, from _PG_init. */
+/* Registers the transaction-end callback, which also resumes workers; once a process, from _PG_init. */
 extern void commit_callback_init(void);
 
 /*
@@ -130,7 +130,6 @@ extern void commit_callback_init(void);
  */
 extern void wake_workers_at_commit(void);
 extern void tell_waiters_at_commit(const pg_uuid_t *session_id);
-extern void wake_launcher_at_commit(void);
 extern void reset_launcher_pauses_at_commit(void);
 
 /* ---- waiters.c: 64 condition variables by hash of (database, session) ---- */

@@ -21,6 +21,18 @@
 #include "sweep/source.h"
 #include "sweep/sweep.h"
 
+/*
+ * The provider knows them and is asked now and then.  What callers ask between
+ * does not count: the pauses must not grow by it.
+ */
+#define KNOWN_STATUSES "'registered', 'authorized'"
+
+static bool
+is_known(const PaymentRow *payment)
+{
+	return payment->status == STATUS_REGISTERED || payment->status == STATUS_AUTHORIZED;
+}
+
 static Statement lock_asked = {
 	.sql = "SELECT " PAYMENT_ROW_COLUMNS " FROM " PAYMENT_ROW_FROM " "
 	"WHERE s.session_id OPERATOR(pg_catalog.=) ANY ($1) "
@@ -35,10 +47,10 @@ static Statement lock_asked = {
  */
 static Statement write_leases = {
 	.sql = "UPDATE payflow.payment_sessions SET lease_until = $2, lease_token = $3, "
-	"attempts = attempts OPERATOR(pg_catalog.+) 1 "
+	"attempts = attempts OPERATOR(pg_catalog.+) CASE WHEN $4 AND status IN (" KNOWN_STATUSES ") THEN 0 ELSE 1 END "
 	"WHERE session_id OPERATOR(pg_catalog.=) ANY ($1)",
-	.nargs = 3,
-	.argtypes = {UUIDARRAYOID, TIMESTAMPTZOID, INT8OID},
+	.nargs = 4,
+	.argtypes = {UUIDARRAYOID, TIMESTAMPTZOID, INT8OID, BOOLOID},
 };
 
 /*
@@ -126,7 +138,7 @@ new_token(void)
  * the copies up to date.
  */
 static void
-lease_all(List *claims, int first, const ClaimRequest *request, TimestampTz now)
+lease_all(List *claims, int first, const ClaimRequest *request, bool asked, TimestampTz now)
 {
 	int			n = list_length(claims) - first;
 	pg_uuid_t  *plain = palloc_array(pg_uuid_t, n);
@@ -144,7 +156,8 @@ lease_all(List *claims, int first, const ClaimRequest *request, TimestampTz now)
 
 		payment->lease_until = until;
 		payment->lease_token = token;
-		payment->attempts++;
+		if (!asked || !is_known(payment))
+			payment->attempts++;
 		if (claim->call == CALL_REGISTER && payment->first_sent_at == 0)
 		{
 			claim->mark_set = true;
@@ -162,6 +175,7 @@ lease_all(List *claims, int first, const ClaimRequest *request, TimestampTz now)
 	if (n_plain > 0)
 	{
 		values[0] = uuid_array(plain, n_plain);
+		values[3] = BoolGetDatum(asked);
 		(void) run(&write_leases, values, NULL);
 	}
 	if (n_marked > 0)
@@ -193,19 +207,19 @@ claim_rows(uint64 found, const ClaimRequest *request, bool asked, TimestampTz no
 										request->never_sent_is_believed, asked, &claim->local);
 		claims = lappend(claims, claim);
 	}
-	lease_all(claims, first, request, now);
+	lease_all(claims, first, request, asked, now);
 	return claims;
 }
 
 List *
-claim_due(Queue queue, const ClaimRequest *request, int max, List *claims, TimestampTz *next_due)
+claim_due(Queue queue, const ClaimRequest *request, int max, int passed, List *claims, TimestampTz *next_due)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
 	for (int i = 0; i < n_work_sources && max > 0; i++)
 	{
 		WorkSource *source = &work_sources[i];
-		Datum		values[3];
+		Datum		values[4];
 		uint64		found;
 
 		if (source->queue != queue)
@@ -213,6 +227,7 @@ claim_due(Queue queue, const ClaimRequest *request, int max, List *claims, Times
 		values[0] = CStringGetTextDatum(request->provider);
 		values[1] = TimestampTzGetDatum(now);
 		values[2] = Int64GetDatum(max);
+		values[3] = Int64GetDatum(passed);
 		found = run(&source->due, values, NULL);
 		claims = claim_rows(found, request, false, now, claims);
 		max -= (int) found;

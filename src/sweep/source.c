@@ -22,9 +22,9 @@
 	"WHERE s.provider OPERATOR(pg_catalog.=) $1 AND " condition " " \
 	"AND s.next_action_at OPERATOR(pg_catalog.<=) $2 " \
 	"AND (s.lease_until IS NULL OR s.lease_until OPERATOR(pg_catalog.<=) $2) " \
-	"ORDER BY s.next_action_at LIMIT $3 FOR NO KEY UPDATE OF s SKIP LOCKED", \
-	.nargs = 3, \
-	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID}, \
+	"ORDER BY s.next_action_at LIMIT $3 OFFSET $4 FOR NO KEY UPDATE OF s SKIP LOCKED", \
+	.nargs = 4, \
+	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID}, \
 }
 
 #define SESSIONS_NEXT(condition) { \

@@ -16,7 +16,7 @@
 
 /*
  * A kind of due rows: in which queue they are worked, and the statements that
- * find them.  `due` takes (provider, now, limit) and locks what it returns;
+ * find them.  `due` takes (provider, now, limit, offset) and locks what it returns;
  * `next` takes (provider, now) and returns the earliest alarm after now.
  */
 typedef struct WorkSource

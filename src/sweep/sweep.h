@@ -39,12 +39,13 @@ typedef struct ClaimRequest
 
 /*
  * Takes up to `max` due payments of one provider in one queue (payments,
- * status, money).  Appends Claim * to the list and returns it; allocated in
+ * status, money), but not the first `passed` ones.  Appends Claim * to the list and returns it; allocated in
  * the current memory context.  *next_due: the earliest alarm still to ring of
  * that provider and queue, lowered only (pass TIMESTAMP_INFINITY-like start
  * value DT_NOEND).
  */
-extern List *claim_due(Queue queue, const ClaimRequest *request, int max, List *claims, TimestampTz *next_due);
+extern List *claim_due(Queue queue, const ClaimRequest *request, int max, int passed, List *claims,
+					   TimestampTz *next_due);
 
 /*
  * Takes named payments, due or not, final or not, unless they are leased or
@@ -73,7 +74,8 @@ extern void postpone_due(const char *provider, const Interval *pause, int max);
 /*
  * Compares the server's timeline with the noted one.  If they differ, marks
  * all payments that count as never sent as possibly sent and notes the new
- * one; returns whether "never sent" can be believed now.
+ * one; returns whether "never sent" can be believed now: not while somebody
+ * holds one of them, then this is to be tried again.
  */
 extern bool reconcile_timeline(void);
 

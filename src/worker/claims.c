@@ -23,6 +23,7 @@
 #include "worker/worker.h"
 
 #define CLAIMS_MAX 200
+#define PART_FOR_OTHERS 10
 #define ASKS_MAX 64
 #define ASKS_PAUSE_FIRST MILLISECONDS(100)
 #define LEASE_MARGIN SECONDS(10)
@@ -30,6 +31,7 @@
 #define HELD_PAUSE MILLISECONDS(100)
 #define FAILED_PAUSE SECONDS(1)
 #define POISONED_PAUSE SECONDS(60)
+#define PASSED_MAX 100
 #define CHECK_INTERVAL SECONDS(10)
 #define MISSING_PAUSE_LAST SECONDS(60)
 #define MISSING_MAX 1000
@@ -69,6 +71,7 @@ state_of(Worker *worker, Oid serverid)
 
 	if (!found)
 	{
+		memset(state->in_flight, 0, sizeof(state->in_flight));
 		memset(state->sources, 0, sizeof(state->sources));
 		for (int queue = 0; queue < PAYMENT_QUEUES; queue++)
 			state->sources[queue].next_due = DT_NOEND;
@@ -86,7 +89,7 @@ forget_dropped_providers(Worker *worker)
 	hash_seq_init(&scan, worker->providers);
 	while ((state = hash_seq_search(&scan)) != NULL)
 	{
-		if (state->cycle != worker->cycle)
+		if (state->cycle != worker->cycle && sum_of_queues(state->in_flight) == 0)
 			hash_search(worker->providers, &state->serverid, HASH_REMOVE, NULL);
 	}
 }
@@ -106,6 +109,27 @@ room(const Worker *worker, Queue queue)
 {
 	return Max(Min(setting_max_in_flight[queue] - worker->in_flight[queue],
 				   worker->capacity - calls_in_flight(worker)), 0);
+}
+
+/* What one provider may have of n calls: where it hangs, the others need some. */
+static int
+most_of(int n)
+{
+	return n - n / PART_FOR_OTHERS;
+}
+
+/*
+ * How many calls of that queue this worker may start for one provider, which
+ * gets most of what the others leave.
+ */
+static int
+share(const Worker *worker, const ProviderState *state, Queue queue)
+{
+	int			in_queue = setting_max_in_flight[queue] - worker->in_flight[queue] + state->in_flight[queue];
+	int			all = worker->capacity - calls_in_flight(worker) + sum_of_queues(state->in_flight);
+
+	return Max(Min(most_of(in_queue) - state->in_flight[queue],
+				   most_of(all) - sum_of_queues(state->in_flight)), 0);
 }
 
 static void
@@ -154,8 +178,9 @@ make_task(Worker *worker, Cycle *cycle, const Claim *claim, const Provider *prov
 }
 
 static int
-take_places(Cycle *cycle, const Provider *provider, Queue queue, int wanted, TimestampTz *again_at)
+take_places(Worker *worker, Cycle *cycle, const Provider *provider, Queue queue, int wanted, TimestampTz *again_at)
 {
+	wanted = Min(wanted, share(worker, state_of(worker, provider->serverid), queue));
 	cycle->places_of = provider->serverid;
 	cycle->places_queue = queue;
 	cycle->places = limits_take(provider->serverid, queue, wanted, provider->max_in_flight, provider->max_rps,
@@ -223,7 +248,7 @@ claim_asks_of(Worker *worker, Cycle *cycle, const Provider *provider, char **nam
 		if (!listed)
 			ids[n++] = *id;
 	}
-	n = take_places(cycle, provider, QUEUE_STATUS, n, &again_at);
+	n = take_places(worker, cycle, provider, QUEUE_STATUS, n, &again_at);
 	if (n == 0)
 		return;
 	fill_request(&request, provider, cycle);
@@ -319,7 +344,7 @@ claim_source(Worker *worker, Cycle *cycle, const Provider *provider, Queue queue
 	int			places;
 
 	cycle->claim_max = Min(room(worker, queue), source->one_by_one > 0 ? 1 : CLAIMS_MAX);
-	places = take_places(cycle, provider, queue, cycle->claim_max, &again_at);
+	places = take_places(worker, cycle, provider, queue, cycle->claim_max, &again_at);
 	if (places == 0)
 	{
 		source->wants_room = true;
@@ -329,7 +354,9 @@ claim_source(Worker *worker, Cycle *cycle, const Provider *provider, Queue queue
 	cycle->source = source;
 	cycle->provider = provider->name;
 	fill_request(&request, provider, cycle);
-	claims = claim_due(queue, &request, places, NIL, &next_due);
+	if (source->passed_until <= cycle->now)
+		source->passed = 0;
+	claims = claim_due(queue, &request, places, source->passed, NIL, &next_due);
 	foreach(cell, claims)
 		(void) make_task(worker, cycle, lfirst(cell), provider, queue, false);
 	release_places(cycle);
@@ -418,38 +445,55 @@ check_providers(Worker *worker, Cycle *cycle)
 /* ---- when it fails ---- */
 
 static void
-postpone_poisoned(void *arg)
+alert_poisoned(void *arg)
 {
 	const char *provider = arg;
+
+	raise_alert(psprintf("claim_failed:%s", provider), "critical",
+				psprintf("a payment session of provider \"%s\" cannot be taken; the server's log says why", provider));
+}
+
+static void
+postpone_poisoned(void *arg)
+{
 	Interval	pause;
 
 	set_interval(&pause, POISONED_PAUSE);
-	raise_alert(psprintf("claim_failed:%s", provider), "critical",
-				psprintf("a payment session of provider \"%s\" cannot be taken; the server's log says why", provider));
-	postpone_due(provider, &pause, 1);
+	postpone_due(arg, &pause, 1);
 }
 
 /*
  * Claiming from one source failed: its payments are claimed one by one, until
- * the one that fails alone is found and put off.
+ * the one that fails alone is found and put off.  One that cannot be written
+ * even for that stays where it is, in front of all others, and is passed over.
  */
 static void
 source_failed(Worker *worker, Cycle *cycle, const ErrorData *error)
 {
+	Source	   *source = cycle->source;
 	ErrorData  *another;
 
 	if (cycle->claim_max > 1)
 	{
-		cycle->source->one_by_one = cycle->claim_max;
+		source->one_by_one = cycle->claim_max;
 		return;
 	}
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
 			 errmsg("a payment session of provider \"%s\" could not be taken: %s", cycle->provider, error->message)));
-	cycle->source->not_before = cycle->now + FAILED_PAUSE;
-	another = run_apart(worker, postpone_poisoned, unconstify(char *, cycle->provider));
-	if (another != NULL)
+	source->not_before = cycle->now + FAILED_PAUSE;
+	another = run_apart(worker, alert_poisoned, unconstify(char *, cycle->provider));
+	if (another == NULL)
+		another = run_apart(worker, postpone_poisoned, unconstify(char *, cycle->provider));
+	if (another == NULL)
+		return;
+	if (error_kind(another) != ERROR_OF_ITEM || source->passed == PASSED_MAX)
+	{
 		pause_worker(worker, another);
+		return;
+	}
+	source->passed++;
+	source->passed_until = cycle->now + POISONED_PAUSE;
 }
 
 void

@@ -238,6 +238,19 @@ enter_phase(Worker *worker, Cycle *cycle, CyclePhase phase)
 	MemoryContextSwitchTo(worker->loop_context);
 }
 
+/*
+ * A payment may be younger than what was read of its provider at the beginning
+ * of this cycle: it must not be called, or given up, as things were before.
+ */
+static void
+recheck_providers(void)
+{
+	if (!providers_are_current())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("providers have changed since they were read")));
+}
+
 static void
 do_cycle(Worker *worker, Cycle *cycle)
 {
@@ -258,6 +271,8 @@ do_cycle(Worker *worker, Cycle *cycle)
 	take_due(worker, cycle);
 	enter_phase(worker, cycle, CYCLE_CHECK);
 	check_providers(worker, cycle);
+	if (!dlist_is_empty(&cycle->fresh) || worker->checks_missing > 0)
+		recheck_providers();
 
 	enter_phase(worker, cycle, CYCLE_COMMIT);
 	if (!cycle->durable)

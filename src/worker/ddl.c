@@ -4,9 +4,9 @@
  *	  Hooks on statements that concern the extension or whole databases.
  *
  *	  Some statements need a database that nobody is connected to; they end
- *	  its workers first.  While one runs, the launcher starts none; when it
- *	  has ended, with or without success, the launcher brings them back where
- *	  the database still is.
+ *	  its workers first.  Until its transaction has ended, with or without
+ *	  success, the launcher starts none; then it brings them back where the
+ *	  database still is.
  *
  * IDENTIFICATION
  *	  src/worker/ddl.c
@@ -165,7 +165,7 @@ static void
 on_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUtilityContext context,
 		   ParamListInfo params, QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = previous_utility_hook ? previous_utility_hook : standard_ProcessUtility;
+	ProcessUtility_hook_type volatile next = previous_utility_hook ? previous_utility_hook : standard_ProcessUtility;
 	const Oid	database = prepare_utility(pstmt->utilityStmt);
 
 	if (!OidIsValid(database))
@@ -179,12 +179,12 @@ on_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree, ProcessUt
 		workers_stop(database);
 		next(pstmt, query, read_only_tree, context, params, environment, dest, qc);
 	}
-	PG_FINALLY();
+	PG_CATCH();
 	{
 		workers_resume();
+		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	wake_launcher_at_commit();	/* only then it sees other names */
 }
 
 /* ---- the extension comes and goes ---- */

@@ -20,6 +20,7 @@
  */
 #include "postgres.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -39,6 +40,9 @@
 #define STARTS_PER_TURN 50
 #define EVENTS_PER_TURN 64
 #define SPARE_HANDLES 128
+
+/* a name look-up has two, and opens a file or a socket of its own */
+#define DESCRIPTORS_OF_CALL 4
 
 /* when a file of CAs is read again: it may have been replaced */
 #define CA_CACHE_SECONDS 5L
@@ -374,11 +378,40 @@ start(HttpCall *call)
 
 /* ---- ending ---- */
 
-/* Errors of the socket calls that are due to this machine. */
+/*
+ * Whether descriptors have run out, as far as that can be seen afterwards: what
+ * the call itself had is free again.
+ */
 static bool
-is_own_shortage(long error)
+descriptors_are_short(void)
 {
-	return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
+	int			copies[DESCRIPTORS_OF_CALL];
+	int			n = 0;
+
+	while (n < DESCRIPTORS_OF_CALL && (copies[n] = fcntl(epoll_fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		close(copies[i]);
+	return n < DESCRIPTORS_OF_CALL;
+}
+
+/*
+ * Why a call that was not sent is this machine's own affair; NULL: it is not.
+ * libcurl tells the error of some socket calls only.
+ */
+static const char *
+own_shortage(HttpCall *call, CURLcode code)
+{
+	long		error = 0;
+
+	(void) curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &error);
+	if (error == EADDRNOTAVAIL)
+		return "no local port free";
+	if (code == CURLE_OUT_OF_MEMORY || error == ENOMEM || error == ENOBUFS)
+		return "out of memory";
+	if (error == EMFILE || error == ENFILE || descriptors_are_short())
+		return "too many open files";
+	return NULL;
 }
 
 /*
@@ -422,13 +455,13 @@ finish(HttpCall *call, CURLcode code)
 	}
 	else
 	{
-		value = 0;
-		if (call->sent_at == 0 &&
-			(code == CURLE_OUT_OF_MEMORY ||
-			 (curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &value) == CURLE_OK && is_own_shortage(value))))
+		const char *shortage = call->sent_at == 0 ? own_shortage(call, code) : NULL;
+
+		if (shortage != NULL)
+		{
 			call->own_fault = true;
-		if (call->own_fault && value != 0)
-			call->error = value == EADDRNOTAVAIL ? "no local port free" : "too many open files";
+			call->error = shortage;
+		}
 		else if (call->error == NULL)
 			call->error = code == CURLE_OK ? "no final status" : curl_reason(call, code);
 		end_call(call, call->sent_at == 0 ? HTTP_UNSENT : HTTP_LOST);

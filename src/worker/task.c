@@ -92,6 +92,36 @@ begin_outcome(Task *task)
 	outcome->retry_after = -1;
 }
 
+/* ---- counting ---- */
+
+int
+sum_of_queues(const int *counts)
+{
+	int			n = 0;
+
+	for (int queue = 0; queue < QUEUE_COUNT; queue++)
+		n += counts[queue];
+	return n;
+}
+
+int
+calls_in_flight(const Worker *worker)
+{
+	return sum_of_queues(worker->in_flight);
+}
+
+static void
+count(Worker *worker, Task *task, int step)
+{
+	ProviderState *state = hash_search(worker->providers, &task->serverid, HASH_FIND, NULL);
+
+	worker->in_flight[task->queue] += step;
+	state->in_flight[task->queue] += step;
+	task->counted = step > 0;
+}
+
+/* ---- from a claim to a request ---- */
+
 Task *
 task_make(Worker *worker, Cycle *cycle, const Claim *claim, const Provider *provider, Queue queue)
 {
@@ -105,8 +135,7 @@ task_make(Worker *worker, Cycle *cycle, const Claim *claim, const Provider *prov
 	task->has_place = true;
 	cycle->places--;
 	task->queue = queue;
-	task->counted = true;
-	worker->in_flight[queue]++;
+	count(worker, task, 1);
 
 	task->payment = copy_payment(claim->payment);
 	task->call = claim->call;
@@ -254,22 +283,11 @@ task_add_ask(Task *task, const Ask *ask)
 
 /* ---- calling ---- */
 
-int
-calls_in_flight(const Worker *worker)
-{
-	int			n = 0;
-
-	for (int queue = 0; queue < QUEUE_COUNT; queue++)
-		n += worker->in_flight[queue];
-	return n;
-}
-
 static void
 uncount(Worker *worker, Task *task)
 {
 	if (task->counted)
-		worker->in_flight[task->queue]--;
-	task->counted = false;
+		count(worker, task, -1);
 }
 
 /*

@@ -37,6 +37,9 @@
 /* descriptors that neither a call nor a data file has */
 #define DESCRIPTORS_SPARE 32
 
+/* a look-up of a name, or two addresses tried at a time; and a connection kept for later */
+#define DESCRIPTORS_PER_CALL 3
+
 /* no wait is longer: the clock may be set back meanwhile */
 #define LONGEST_WAIT_MS 60000L
 
@@ -58,6 +61,8 @@ static void
 force_settings(void)
 {
 	static const char *const forced[][2] = {
+		{"role", "none"},
+		{"exit_on_error", "off"},
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_read_only", "off"},
 		{"default_transaction_deferrable", "off"},
@@ -109,7 +114,7 @@ raise_file_limit(void)
 
 	/* data files may be closed to make room, so calls get at least half */
 	files = Max(files - max_safe_fds - DESCRIPTORS_SPARE, files / 2);
-	return (int) Max(files, 1);
+	return (int) Max(files / DESCRIPTORS_PER_CALL, 1);
 }
 
 static void

@@ -76,12 +76,15 @@ typedef struct Source
 	TimestampTz not_before;		/* after an error: but not earlier than this */
 	bool		wants_room;		/* more may be due: look again when a call has ended */
 	int			one_by_one;		/* claim this many singly: one of them cannot be claimed */
+	int			passed;			/* leave out so many that are due first: they cannot even be put off */
+	TimestampTz passed_until;	/* then try them again */
 } Source;
 
 typedef struct ProviderState
 {
 	Oid			serverid;		/* hash key */
 	uint64		cycle;			/* the last one that saw it */
+	int			in_flight[QUEUE_COUNT]; /* of this worker's calls */
 	Source		sources[PAYMENT_QUEUES];
 } ProviderState;
 
@@ -242,5 +245,7 @@ extern void task_tell(Task *task);
 extern void task_free(Worker *worker, Task *task);
 
 extern int	calls_in_flight(const Worker *worker);
+/* The sum of such counts over all queues. */
+extern int	sum_of_queues(const int *counts);
 
 #endif							/* PAYFLOW_WORKER_H */

@@ -24,7 +24,9 @@ def cpu(pids):
 with Lab(workers=2) as lab:
     lab.settings(record=False)
     lab.sql("ALTER SERVER sandbox OPTIONS (ADD poll_intervals '1 day')")
-    lab.sql(f"SELECT count(*) FROM generate_series(1, {SESSIONS}) i, payflow.create('o' || i, 100, 'EUR')")
+    # in pieces: every order's lock is kept until the end of its transaction
+    for first in range(0, SESSIONS, 5000):
+        lab.sql(f"SELECT count(*) FROM generate_series({first}, {first + 4999}) i, payflow.create('o' || i, 100, 'EUR')")
     lab.poll_sql(f"SELECT count(*) = {SESSIONS} FROM payflow.payment_sessions WHERE status = 'registered'", deadline=300)
     lab.sql("UPDATE payflow.payment_sessions SET next_action_at = now() + '1 day'::interval, expires_at = NULL")
     lab.sql("VACUUM ANALYZE payflow.payment_sessions")

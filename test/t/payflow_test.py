@@ -310,9 +310,10 @@ class Gate:
 
     A trigger waits for an advisory lock that the gate holds, however short the
     lock_timeout of the one who writes.  It stays there when the gate is open.
+    Without a condition it stops whole statements, before they lock a row.
     """
 
-    def __init__(self, lab, table, event, condition, when="BEFORE"):
+    def __init__(self, lab, table, event, condition=None):
         self.lab = lab
         self.key = next(_keys)
         self.conn = lab.connect()
@@ -320,8 +321,8 @@ class Gate:
         lab.sql("SELECT pg_advisory_lock(%s)", [self.key], conn=self.conn)
         lab.sql(f"""CREATE FUNCTION public.{name}() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$
                     BEGIN PERFORM pg_advisory_xact_lock_shared({self.key}); RETURN NEW; END $$""")
-        lab.sql(f"""CREATE TRIGGER {name} {when} {event} ON {table}
-                    FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION public.{name}()""")
+        each = f"ROW WHEN ({condition})" if condition else "STATEMENT"
+        lab.sql(f"CREATE TRIGGER {name} BEFORE {event} ON {table} FOR EACH {each} EXECUTE FUNCTION public.{name}()")
 
     def held(self):
         """The processes that it stops now."""
@@ -528,9 +529,9 @@ class Lab(Provider):
         except TimedOut as error:
             raise TimedOut(f"{error}; it is {seen.status} ({seen.stage})") from None
 
-    def gate(self, table, event, condition, when="BEFORE"):
+    def gate(self, table, event, condition=None):
         """Stop those who write rows of a table: see Gate."""
-        return Gate(self, table, event, condition, when)
+        return Gate(self, table, event, condition)
 
     def option(self, **options):
         """Set options of the provider."""
@@ -542,15 +543,17 @@ class Lab(Provider):
     # sessions and workers
 
     def ring(self, *sessions):
-        """Let their alarms ring now."""
+        """Let the alarms of sessions ring now; true, so that poll() can do it again and again."""
         self.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE session_id = ANY (%s::uuid[])",
-                 [list(sessions)])
+                 [[str(session) for session in sessions]])
+        return True
 
     def end_lease(self, *sessions):
         """As if the worker that has them had been away for long: the next one may take them."""
         self.sql("""UPDATE payflow.payment_sessions SET lease_until = now() - '1 second'::interval,
                     next_action_at = CASE WHEN next_action_at IS NOT NULL THEN now() END
-                    WHERE session_id = ANY (%s::uuid[]) AND lease_until IS NOT NULL""", [list(sessions)])
+                    WHERE session_id = ANY (%s::uuid[]) AND lease_until IS NOT NULL""",
+                 [[str(session) for session in sessions]])
 
     def workers(self):
         """The pids of the workers."""
@@ -586,6 +589,29 @@ class Lab(Provider):
         """kill -9 all of it; it starts again by itself."""
         subprocess.run([os.path.join(self.dir, "bin", "kill-server")], stdin=subprocess.DEVNULL, check=True, timeout=120)
         self.disconnect()
+
+    # a standby
+
+    def standby(self):
+        """Make a hot standby of the server; returns a connection to it."""
+        return self.connect(port=read_exports(_lab_command("standby", "--dir", self.dir))["PGPORT"])
+
+    def caught_up(self, standby):
+        """Wait until the standby has replayed all that is committed here now."""
+        at = self.one("SELECT pg_current_wal_lsn()")
+        poll(lambda: self.one("SELECT pg_last_wal_replay_lsn() >= %s", [at], conn=standby), what="the standby")
+
+    def cut_off(self, standby):
+        """From now on nothing reaches the standby."""
+        self.sql("ALTER SYSTEM SET primary_conninfo = ''", conn=standby)
+        self.sql("SELECT pg_reload_conf()", conn=standby)
+        poll(lambda: not self.sql("SELECT pid FROM pg_stat_wal_receiver", conn=standby)
+             and not self.sql("SELECT pid FROM pg_stat_replication"), what="the standby to be cut off")
+
+    def promote(self):
+        """The server is stopped at once, and its standby takes its place; returns when its workers are connected."""
+        self.disconnect()
+        self.env = read_exports(_lab_command("promote", "--dir", self.dir))
 
     def postmaster(self):
         with open(os.path.join(self.dir, "data", "postmaster.pid"), encoding="utf-8") as file:
@@ -643,11 +669,6 @@ class Lab(Provider):
         self.sql(f'CREATE USER MAPPING FOR CURRENT_USER SERVER "{name}" OPTIONS (api_key %s)', [API_KEY], conn)
 
     # sessions
-
-    def ring(self, session_id):
-        """Let a session's alarm ring now; true, so that poll() can do it again and again."""
-        self.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE session_id = %s", [session_id])
-        return True
 
     def quiet(self, session_id, status=None):
         """Let a session's alarm not ring during the test, as soon as no worker has it (and it has that status)."""

@@ -1,0 +1,2 @@
+-- The order has a running session.
+SELECT session_id FROM payflow.create(:order, 1999, 'EUR');
