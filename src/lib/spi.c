@@ -11,11 +11,15 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -29,7 +33,8 @@ prepare(Statement *statement)
 
 	if (statement->plan != NULL)
 		return;
-	plan = SPI_prepare(statement->sql, statement->nargs, statement->argtypes);
+	/* one plan for all values: planning again would cost more than it could win */
+	plan = SPI_prepare_cursor(statement->sql, statement->nargs, statement->argtypes, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)
 		elog(ERROR, "could not prepare statement: %s", SPI_result_code_string(SPI_result));
 	if (SPI_keepplan(plan) != 0)
@@ -59,6 +64,30 @@ uint64
 run_with_snapshot(Statement *statement, Datum *values, const char *nulls)
 {
 	return execute(statement, values, nulls, true);
+}
+
+/* of payment_sessions, below which its size makes no difference */
+#define SMALL_TABLE_BLOCKS 4
+
+void
+forget_outgrown_plans(void)
+{
+	static BlockNumber blocks_planned = 0;
+	Oid			schema = get_namespace_oid("payflow", true);
+	Oid			relid = OidIsValid(schema) ? get_relname_relid("payment_sessions", schema) : InvalidOid;
+	Relation	relation;
+	BlockNumber blocks;
+
+	if (!OidIsValid(relid))
+		return;
+	relation = table_open(relid, AccessShareLock);
+	blocks = RelationGetNumberOfBlocks(relation);
+	table_close(relation, AccessShareLock);
+
+	if (blocks <= SMALL_TABLE_BLOCKS || blocks / 2 < blocks_planned)
+		return;
+	blocks_planned = blocks;
+	ResetPlanCache();
 }
 
 Datum

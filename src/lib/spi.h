@@ -43,6 +43,13 @@ typedef struct Statement
 extern uint64 run(Statement *statement, Datum *values, const char *nulls);
 extern uint64 run_with_snapshot(Statement *statement, Datum *values, const char *nulls);
 
+/*
+ * Has all plans made anew when payment_sessions has doubled since they were
+ * made: what is right for a small table is not for a large one, and nothing
+ * else tells before the next ANALYZE.  Cheap; needs a transaction.
+ */
+extern void forget_outgrown_plans(void);
+
 /* A column of row `row` of SPI_tuptable, counted from 1. */
 extern Datum result_datum(uint64 row, int column, bool *isnull);
 extern char *result_text(uint64 row, int column);	/* NULL for null; palloc'd */

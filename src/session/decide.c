@@ -347,8 +347,9 @@ decide_pending(Decision *d)
 	if (p->status == STATUS_REGISTERED && o->sent_at != 0 && deadline_passed(d))
 		return;
 	next = poll_at(d->now, d->terms, p->attempts);
-	if (p->expires_at > d->now && p->expires_at < next)
-		next = p->expires_at;
+	/* its time may have run out since it was asked about */
+	if (p->expires_at > (o->sent_at != 0 ? o->sent_at : d->now) && p->expires_at < next)
+		next = Max(p->expires_at, d->now);
 	set_alarm(d, next);
 }
 

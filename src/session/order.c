@@ -40,13 +40,14 @@ lock_order_advisory(const char *merchant, const char *order_id)
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
+/* one look-up of the key after the other, in the order of the keys */
 static Statement lock_orders = {
 	.sql = "SELECT o.merchant, o.order_id, o.status::pg_catalog.text, o.active_session_id "
-	"FROM payflow.orders o "
-	"WHERE (o.merchant, o.order_id) OPERATOR(pg_catalog.=) ANY ("
-	"  SELECT s.merchant, s.order_id FROM payflow.payment_sessions s "
-	"  WHERE s.session_id OPERATOR(pg_catalog.=) ANY ($1)) "
-	"ORDER BY o.merchant, o.order_id FOR NO KEY UPDATE OF o SKIP LOCKED",
+	"FROM (SELECT DISTINCT s.merchant, s.order_id FROM payflow.payment_sessions s "
+	"  WHERE s.session_id OPERATOR(pg_catalog.=) ANY ($1) ORDER BY 1, 2) k "
+	"CROSS JOIN LATERAL (SELECT r.merchant, r.order_id, r.status, r.active_session_id FROM payflow.orders r "
+	"  WHERE r.merchant OPERATOR(pg_catalog.=) k.merchant AND r.order_id OPERATOR(pg_catalog.=) k.order_id "
+	"  FOR NO KEY UPDATE SKIP LOCKED) o",
 	.nargs = 1,
 	.argtypes = {UUIDARRAYOID},
 };

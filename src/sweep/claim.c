@@ -21,18 +21,6 @@
 #include "sweep/source.h"
 #include "sweep/sweep.h"
 
-/*
- * The provider knows them and is asked now and then.  What callers ask between
- * does not count: the pauses must not grow by it.
- */
-#define KNOWN_STATUSES "'registered', 'authorized'"
-
-static bool
-is_known(const PaymentRow *payment)
-{
-	return payment->status == STATUS_REGISTERED || payment->status == STATUS_AUTHORIZED;
-}
-
 static Statement lock_asked = {
 	.sql = "SELECT " PAYMENT_ROW_COLUMNS " FROM " PAYMENT_ROW_FROM " "
 	"WHERE s.session_id OPERATOR(pg_catalog.=) ANY ($1) "
@@ -43,11 +31,13 @@ static Statement lock_asked = {
 };
 
 /*
- * The lease.  Writes only columns that no index holds.
+ * The lease.  Writes only columns that no index holds.  Where the provider
+ * knows the payment, and is asked about it now and then, what callers ask in
+ * between does not count: the pauses must not grow by it.
  */
 static Statement write_leases = {
 	.sql = "UPDATE payflow.payment_sessions SET lease_until = $2, lease_token = $3, "
-	"attempts = attempts OPERATOR(pg_catalog.+) CASE WHEN $4 AND status IN (" KNOWN_STATUSES ") THEN 0 ELSE 1 END "
+	"attempts = attempts OPERATOR(pg_catalog.+) CASE WHEN $4 AND status IN ('registered', 'authorized') THEN 0 ELSE 1 END "
 	"WHERE session_id OPERATOR(pg_catalog.=) ANY ($1)",
 	.nargs = 4,
 	.argtypes = {UUIDARRAYOID, TIMESTAMPTZOID, INT8OID, BOOLOID},
@@ -156,8 +146,7 @@ lease_all(List *claims, int first, const ClaimRequest *request, bool asked, Time
 
 		payment->lease_until = until;
 		payment->lease_token = token;
-		if (!asked || !is_known(payment))
-			payment->attempts++;
+		payment->attempts++;
 		if (claim->call == CALL_REGISTER && payment->first_sent_at == 0)
 		{
 			claim->mark_set = true;

@@ -28,6 +28,7 @@
 #include "utils/timestamp.h"
 
 #include "lib/compat.h"
+#include "lib/spi.h"
 #include "worker/worker.h"
 
 #define PAUSE_FIRST SECONDS(1)
@@ -138,6 +139,7 @@ begin_work(Worker *worker)
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to SPI");
 	PushActiveSnapshot(GetTransactionSnapshot());
+	forget_outgrown_plans();
 	MemoryContextSwitchTo(worker->loop_context);
 }
 

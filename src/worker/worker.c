@@ -81,6 +81,7 @@ force_settings(void)
 		 * made while a table is small must not become a scan of it for ever.
 		 */
 		{"enable_seqscan", "off"},
+		{"enable_bitmapscan", "off"},
 		{"enable_hashjoin", "off"},
 		{"enable_mergejoin", "off"},
 		{"application_name", "payflow worker"},

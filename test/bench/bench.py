@@ -85,6 +85,13 @@ class Bench:
         command("make", "-s", "-C", HERE, f"BUILD={self.folder}/build", f"PG_CONFIG={PG_CONFIG}", path)
         return path
 
+    def function(self, name, arguments, returns):
+        """Have a function in C, of the module of its name."""
+        if not self.one("SELECT to_regproc(%s)", [f"bench.{name}"]):
+            self.sql("CREATE SCHEMA IF NOT EXISTS bench")
+            self.sql(f"CREATE FUNCTION bench.{name}({arguments}) RETURNS {returns} LANGUAGE c STRICT AS %s",
+                     [self.build(f"{name}.so")])
+
     # turns
 
     def take_turns(self, figure, contenders):

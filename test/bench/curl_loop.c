@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * curl_loop.c
- *	  Nothing but libcurl: asks for the same URLs over and over, many at a time.
+ *	  Nothing but libcurl: the same call over and over, many at a time.
  *
- *	  usage: curl_loop CONCURRENCY SECONDS HEADER <URLS
+ *	  usage: curl_loop CONCURRENCY SECONDS HEADER URL
  *
  *	  Prints the calls per second.
  *
@@ -17,9 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-static char **urls;
-static size_t n_urls;
 
 static void
 die(const char *what)
@@ -37,25 +34,6 @@ seconds_now(void)
 	return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
 }
 
-static void
-read_urls(void)
-{
-	char	   *line = NULL;
-	size_t		size = 0;
-	ssize_t		length;
-
-	while ((length = getline(&line, &size, stdin)) > 0)
-	{
-		line[strcspn(line, "\n")] = '\0';
-		urls = realloc(urls, (n_urls + 1) * sizeof(char *));
-		if (urls == NULL || (urls[n_urls++] = strdup(line)) == NULL)
-			die("out of memory");
-	}
-	free(line);
-	if (n_urls == 0)
-		die("no URLs");
-}
-
 static size_t
 drop_body(char *data, size_t size, size_t n, void *arg)
 {
@@ -64,13 +42,9 @@ drop_body(char *data, size_t size, size_t n, void *arg)
 	return size * n;
 }
 
-/* The next URL on a handle that is free. */
 static void
 start(CURLM *multi, CURL *easy)
 {
-	static size_t next;
-
-	curl_easy_setopt(easy, CURLOPT_URL, urls[next++ % n_urls]);
 	if (curl_multi_add_handle(multi, easy) != CURLM_OK)
 		die("a call cannot be started");
 }
@@ -108,9 +82,8 @@ main(int argc, char **argv)
 	long		calls = 0;
 	int			running;
 
-	if (argc != 4)
-		die("usage: curl_loop CONCURRENCY SECONDS HEADER <URLS");
-	read_urls();
+	if (argc != 5)
+		die("usage: curl_loop CONCURRENCY SECONDS HEADER URL");
 	curl_global_init(CURL_GLOBAL_DEFAULT);
 	multi = curl_multi_init();
 	headers = curl_slist_append(NULL, argv[3]);
@@ -123,6 +96,7 @@ main(int argc, char **argv)
 
 		if (easy == NULL)
 			die("out of memory");
+		curl_easy_setopt(easy, CURLOPT_URL, argv[4]);
 		curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
 		curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, drop_body);
 		curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);

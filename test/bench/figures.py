@@ -12,7 +12,9 @@ import threading
 import time
 
 import payments
-from bench import QUEUES, Broken, command, note, now, poll
+from bench import AMOUNT, API_KEY, QUEUES, Broken, command, note, now, poll
+
+CALLS = 100  # in flight at a time, of the HTTP loop and of libcurl alone
 
 
 class Result:
@@ -202,20 +204,34 @@ def latency(b):
 
 
 def calls(b):
-    """Questions that one worker asks in a second, against libcurl alone."""
+    """The worker's HTTP loop without the database, against libcurl alone, with the same call."""
     program = b.build("curl_loop")
+    b.function("http_alone", "integer, float8, text, text", "float8")
+    b.workers(0)
+    b.empty()
+    payment = b.lab.provider("POST", "/v1/payments", {"reference": "one", "order": "one", "amount": AMOUNT,
+                                                      "currency": "EUR", "capture": "automatic"}, key="one")
+    call = [CALLS, b.seconds, f"Authorization: Bearer {API_KEY}", f"{b.lab.url}/v1/payments/{payment['id']}"]
+
+    def loop():
+        conn = b.lab.connect()  # it begins without connections to the provider, as a program does
+        rate = b.one("SELECT bench.http_alone(%s, %s, %s, %s)", call, conn=conn)
+        conn.close()
+        return rate
+
+    seen = b.take_turns("calls", {"loop": loop, "curl": lambda: float(command(program, *map(str, call)))})
+    yield ratio("calls-curl", seen, "loop", "curl")
+
+
+def questions(b):
+    """Questions that one worker asks in a second, each claimed, sent, applied and journaled."""
     payments.afresh(b)
     b.option("poll_intervals", "1 ms")
-    n, concurrency = 2000, 200
+    n = 2000
     b.sql("SELECT count(*) FROM generate_series(1, %s) i CROSS JOIN LATERAL payflow.create('o' || i, 1999, 'EUR')", [n])
     b.workers(1)
     b.wait("SELECT NOT EXISTS (SELECT FROM payflow.payment_sessions WHERE status = 'registering')", 60)
     b.settle()
-    urls = "".join(f"{b.lab.url}/v1/payments/{row.provider_payment_id}\n" for row in b.sql(
-        "SELECT provider_payment_id FROM payflow.payment_sessions WHERE status = 'registered'"))
-    path = os.path.join(b.folder, "urls")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(urls)
 
     def asked():
         return b.lab.control("GET", "/stats")["calls"]["get"], now()
@@ -230,15 +246,10 @@ def calls(b):
         b.rest()
         return (calls_after - calls_before) / (end - begin)
 
-    def curl():
-        with open(path, encoding="utf-8") as file:
-            return float(command(program, str(concurrency), str(b.seconds),
-                                 "Authorization: Bearer key", stdin=file))
-
     b.rest()
-    seen = b.take_turns("calls", {"worker": worker, "curl": curl})
+    seen = b.take_turns("questions", {"worker": worker})
     b.workers(0)
-    yield ratio("calls-curl", seen, "worker", "curl")
+    yield Result("questions", seen["worker"])
 
 
 # ---- the sweep ----

@@ -118,10 +118,7 @@ class Database(Payflow):
 
     def __init__(self, b):
         super().__init__(b)
-        if not b.one("SELECT to_regproc('bench.database_alone')"):
-            b.sql("CREATE SCHEMA bench")
-            b.sql("CREATE FUNCTION bench.database_alone(text, integer) RETURNS integer LANGUAGE c STRICT AS %s",
-                  [b.build("database_alone.so")])
+        b.function("database_alone", "text, integer", "integer")
 
     def start(self):
         self.ending = threading.Event()

@@ -84,7 +84,7 @@ def ending(lab, sessions):
         lab.act(str(session_id), "pay")
     lab.rule("expire", "drop_before", times=20)
     lab.rule("expire", "drop_after", times=20)
-    lab.sql("""UPDATE payflow.payment_sessions SET expires_at = now() - interval '1 second', returned_at = NULL
+    lab.sql("""UPDATE payflow.payment_sessions SET expires_at = now() - interval '1 second', next_action_at = now()
                WHERE session_id = ANY (%s::uuid[])""", [sessions[1::2]])
     # A return would stop their timers: for those that run out of time there is only the sweep.
     turmoil(lab, sessions[::2], "SELECT NOT EXISTS (SELECT FROM payflow.payment_sessions WHERE status = 'registered')")
@@ -108,6 +108,21 @@ def pauses(lab):
     lab.act(str(pay.session_id), "pay")
     lab.ring(pay.session_id)
     lab.poll_session(pay.session_id, "completed")
+
+
+def time_runs_out(lab):
+    """A timer that runs out while a question is under way: asked again at once, whatever the pauses have grown to.
+
+    protection: decide.c decide_pending() compares the timer with the time of the question, not of its answer.
+    """
+    pay = lab.row("SELECT * FROM payflow.create('time', 1000, 'EUR')")
+    lab.poll_session(pay.session_id, "registered")
+    lab.sql("UPDATE payflow.payment_sessions SET attempts = 15 WHERE session_id = %s", [pay.session_id])
+    hold = lab.rule("get", "hold", order="time")
+    poll(lambda: lab.ring(pay.session_id) and lab.held(hold), what="a question")
+    lab.sql("UPDATE payflow.payment_sessions SET expires_at = now() WHERE session_id = %s", [pay.session_id])
+    lab.release(hold)
+    is_(lab.poll_session(pay.session_id, "failed").failure_code, "expired", "its time was over: expired without delay")
 
 
 def returns(lab):
@@ -152,6 +167,7 @@ with Lab(workers=4) as lab:
     lab.sql("ALTER SERVER sandbox OPTIONS (ADD breaker_failures '1000000')")
     ending(lab, registering(lab))
     pauses(lab)
+    time_runs_out(lab)
     returns(lab)
     is_(lab.alerts(), set(), "no alert: all of it is ordinary")
     lab.finish()

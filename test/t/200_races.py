@@ -23,10 +23,6 @@ def registered(lab, order, amount=1000):
     return lab.poll_session(pay.session_id, "registered")
 
 
-def get(lab, pay):
-    return lab.row("SELECT * FROM payflow.get(%s::uuid)", [pay.session_id])
-
-
 def ask(lab, pay, function="check", conn=None):
     return lab.row(f"SELECT * FROM payflow.{function}(%s::uuid, wait => '30 seconds')", [pay.session_id], conn=conn)
 

@@ -289,6 +289,23 @@ def attempt_declined(lab):
         late.one_payment(f"card, {act}")
 
 
+def foreign(lab):
+    """An answer about somebody else's payment, come too late: a person is told, nothing is booked."""
+    def others_payment(late):
+        return "answer", {**lab.payments(late.order)[0], "id": "pay_foreign", "reference": "somebody else's",
+                          "status": "paid", "captured": 1000, "authorized": 1000}
+
+    late = Late(lab, "foreign", rule=others_payment)
+    held = late.b_is_held()
+    before, after, _ = late.a_returns()
+    is_((after, late.receipts()), (before, []), "A's answer is about another payment: nothing changes, nothing is booked")
+    is_(lab.one("SELECT count(*) FROM payflow.provider_refs WHERE ref = 'pay_foreign'"), 0, "its id is nobody's")
+    ok("foreign_reference:sandbox" in lab.alerts(), "with an alert", lab.alerts())
+    lab.release(held)
+    late.done()
+    late.one_payment("foreign")
+
+
 def return_is_noted(lab):
     """The payer's return is a fact of its own, whatever becomes of the question that it led to."""
     order = "returned"
@@ -335,7 +352,7 @@ def taken_over_too_late(lab):
 with Lab(workers=2, conf={"payflow.poll_interval": "100ms"}) as lab:
     lab.option(poll_intervals="1 hour", breaker_failures=1000)
     for test in (absences_of_register, register_refused_after_b, register_unsent, absences_of_get, absences_after_the_end,
-                 absence_of_expire, facts_before_b, facts_after_b, facts_go_forward, attempt_declined, return_is_noted,
+                 absence_of_expire, facts_before_b, facts_after_b, facts_go_forward, attempt_declined, foreign, return_is_noted,
                  taken_over_too_late):
         test(lab)
     lab.finish()

@@ -129,8 +129,7 @@ def promotion(lab, standby):
     free = {name: pay for name, pay in pays.items() if name != "held by a prepared transaction"}
     ids = [pay.session_id for pay in free.values()]
     lab.end_lease(*ids)
-    lab.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE session_id = ANY (%s::uuid[]) "
-            "AND next_action_at IS NOT NULL", [ids])
+    lab.ring(*ids)
 
     is_({name: lab.poll_session(free[name].session_id, "completed").paid for name in
          ("asked", "answered", "completed", "completed, not replicated")},

@@ -96,7 +96,7 @@ def harmful(life):
     lab.sql("""CREATE FUNCTION public.fails() RETURNS trigger LANGUAGE plpgsql AS $$
                BEGIN RAISE 'made by the test'; END $$""")
     lab.sql("""CREATE TRIGGER fails BEFORE INSERT ON payflow.journal FOR EACH ROW
-               WHEN (NEW.source = 'worker') EXECUTE FUNCTION public.fails()""")
+               WHEN (NEW.source = 'worker' AND NEW.event = 'register') EXECUTE FUNCTION public.fails()""")
     pids, failing = life.pids(), lab.log_mark()
     bad = lab.one("SELECT session_id FROM payflow.create('fails', 1000, 'EUR')")
     lab.wait_for_log(f"answer for payment session {bad} could not be applied: made by the test", failing)

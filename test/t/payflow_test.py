@@ -544,7 +544,8 @@ class Lab(Provider):
 
     def ring(self, *sessions):
         """Let the alarms of sessions ring now; true, so that poll() can do it again and again."""
-        self.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE session_id = ANY (%s::uuid[])",
+        self.sql("""UPDATE payflow.payment_sessions SET next_action_at = now()
+                    WHERE session_id = ANY (%s::uuid[]) AND next_action_at IS NOT NULL""",
                  [[str(session) for session in sessions]])
         return True
 
