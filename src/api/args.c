@@ -201,6 +201,20 @@ arg_manual_capture(FunctionCallInfo fcinfo, int n)
 }
 
 /*
+ * How long the address becomes when the session's id is put into it.
+ */
+static size_t
+expanded_length(const char *url)
+{
+	static const char place[] = "{SESSION_ID}";
+	size_t		length = strlen(url);
+
+	for (const char *c = strstr(url, place); c != NULL; c = strstr(c + strlen(place), place))
+		length += UUID_TEXT_SIZE - 1 - strlen(place);
+	return length;
+}
+
+/*
  * What is wrong with an absolute http or https URL; NULL: nothing.  Only what
  * would break a redirect is checked, the rest is the provider's business.
  */
@@ -211,7 +225,7 @@ url_problem(const char *url)
 	const char *end;
 	const char *port;
 
-	if (strlen(url) > MAX_URL)
+	if (expanded_length(url) > MAX_URL)
 		return "is longer than 2000 bytes";
 	for (const char *c = url; *c != '\0'; c++)
 	{

@@ -330,6 +330,10 @@ write_discrepancy(const PaymentRow *payment, const Outcome *outcome, const char 
 		json_put_int64(&actual, "captured", outcome->captured);
 	if (outcome->authorized >= 0)
 		json_put_int64(&actual, "authorized", outcome->authorized);
+	if (outcome->refunded > 0)
+		json_put_int64(&actual, "refunded", outcome->refunded);
+	if (outcome->disputed > 0)
+		json_put_int64(&actual, "disputed", outcome->disputed);
 	json_put_string(&actual, "currency", outcome->currency[0] != '\0' ? outcome->currency : NULL);
 	json_put_string(&actual, "provider_payment_id", outcome->provider_payment_id);
 	json_close_object(&actual);

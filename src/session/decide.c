@@ -59,6 +59,8 @@ decide_pending(Decision *d)
 	const Outcome *o = d->outcome;
 	TimestampTz next;
 
+	if (o->unknown_word)
+		alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
 	if (status_is_final(p->status))
 		return;
 	if (o->kind == OUTCOME_ATTEMPT_DECLINED)
@@ -67,10 +69,11 @@ decide_pending(Decision *d)
 		p->failure_message = o->failure_message ? pstrdup(o->failure_message) : NULL;
 		d->effects->changed = true;
 	}
-	if (o->unknown_word)
-		alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
-	else if (p->status == STATUS_REGISTERING || p->status == STATUS_UNKNOWN || p->status == STATUS_REGISTERED)
+	if (!o->unknown_word &&
+		(p->status == STATUS_REGISTERING || p->status == STATUS_UNKNOWN || p->status == STATUS_REGISTERED))
 		enter_stage(d, o->stage);
+	if (p->status == STATUS_REGISTERED && p->stage == STAGE_FORM && p->redirect_url == NULL)
+		alert_session(d, "warning", "no_payment_page", "the provider gave no usable address of the payment page");
 
 	/* after a refused or unsuccessful expire the question comes first again */
 	if (o->call == CALL_EXPIRE)
@@ -412,6 +415,7 @@ decide(Decision *d, const pg_uuid_t *id_taken_by)
 	{
 		note_details(d);
 		decide_by_kind(d);
+		compare_totals(d);
 		note_resolution(d);
 	}
 }

@@ -49,5 +49,7 @@ extern void decide_paid(Decision *d);
 extern void decide_authorized(Decision *d);
 /* declined, expired, canceled */
 extern void decide_ended(Decision *d);
+/* For a session that had ended before: what the totals say beyond the books. */
+extern void compare_totals(Decision *d);
 
 #endif							/* PAYFLOW_DECISION_H */

@@ -73,7 +73,7 @@ outcome_detail(const Outcome *outcome, const Effects *effects)
 	StringInfoData buf;
 
 	if (outcome->error == NULL && outcome->provider_status == NULL && outcome->failure_code == NULL &&
-		!effects->stale && effects->unexpected == 0 && !outcome->payer_returned)
+		!effects->stale && effects->unexpected == 0 && !outcome->payer_returned && !outcome->foreign_reference)
 		return NULL;
 	initStringInfo(&buf);
 	json_open_object(&buf);
@@ -87,6 +87,8 @@ outcome_detail(const Outcome *outcome, const Effects *effects)
 		json_put_int64(&buf, "unexpected_amount", effects->unexpected);
 		json_put_string(&buf, "unexpected_currency", effects->unexpected_currency);
 	}
+	if (outcome->foreign_reference)
+		json_put_bool(&buf, "about_another_payment", true);
 	if (outcome->payer_returned)
 		json_put_bool(&buf, "payer_returned", true);
 	json_close_object(&buf);
@@ -129,7 +131,8 @@ journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects 
 		put_int32(rows, outcome->attempt);
 		put_int32(rows, outcome->http_status);
 		put_int64(rows, outcome->call == CALL_NONE ? -1 : outcome->duration);
-		put_text(rows, outcome_name(outcome->kind));
+		/* an answer about another payment is none */
+		put_text(rows, outcome_name(outcome->foreign_reference ? OUTCOME_LOST : outcome->kind));
 		put_text(rows, outcome_detail(outcome, &effects[i]));
 	}
 	if (rowset_count(rows) == 0)

@@ -58,6 +58,44 @@ compare_captured(Decision *d)
 		unexpected_money(d, o->captured - booked, currency, "unexpected_money");
 }
 
+/*
+ * An answer to an older question than the newest that was answered: what was
+ * so then need not be so now.
+ */
+static bool
+is_outdated(const Decision *d)
+{
+	return d->outcome->sent_at != 0 && d->outcome->sent_at < d->payment->answered_at;
+}
+
+/*
+ * Money that was booked has gone back, by the provider's totals.
+ */
+static void
+compare_returned(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+
+	if (is_outdated(d))
+		return;
+	if ((o->captured < 0 || o->captured >= p->captured_amount) &&
+		o->refunded <= p->refunded_amount && o->disputed <= p->disputed_amount)
+		return;
+	d->effects->discrepancy = "money_returned";
+	alert_session(d, "critical", "money_returned", "the provider reports that booked money has gone back");
+}
+
+void
+compare_totals(Decision *d)
+{
+	if (!status_is_final(d->effects->from))
+		return;
+	compare_captured(d);
+	if (d->payment->captured_amount > 0)
+		compare_returned(d);
+}
+
 static bool
 currency_is_ours(const Decision *d)
 {
@@ -115,9 +153,7 @@ complete(Decision *d)
 void
 decide_paid(Decision *d)
 {
-	if (status_is_final(d->payment->status))
-		compare_captured(d);
-	else
+	if (!status_is_final(d->payment->status))
 		complete(d);
 }
 
@@ -131,6 +167,8 @@ decide_authorized(Decision *d)
 	{
 		if (p->status != STATUS_COMPLETED)
 			alert_session(d, "warning", "late_authorization", "the provider holds money for a session that has ended");
+		else if (!is_outdated(d))
+			alert_session(d, "warning", "contradiction", "the provider holds as authorized what is completed");
 		return;
 	}
 	if (!currency_is_ours(d) || (o->authorized >= 0 && o->authorized != p->amount))
@@ -176,6 +214,6 @@ decide_ended(Decision *d)
 			end_session(d, STATUS_FAILED, "expired");
 		else
 			end_session(d, STATUS_CANCELED, "canceled_by_provider");
+		compare_captured(d);
 	}
-	compare_captured(d);
 }

@@ -174,9 +174,44 @@ def nothing_sent(lab):
     is_(lab.poll_session(pay.session_id, "registered").status, "registered", "set up rightly, it goes on")
 
 
+def money_that_goes_back(lab):
+    """C8: what the provider reports of a completed payment is never passed over in silence."""
+    for act in ("capture_fail", "refund", "dispute"):
+        pay = create(lab, act)
+        reg = wait(lab, pay)
+        lab.act(reg.provider_payment_id, "pay")
+        lab.row("SELECT * FROM payflow.check(%s::uuid, '30 seconds')", [pay.session_id])
+        lab.act(reg.provider_payment_id, act)
+        for _ in range(2):
+            row = lab.row("SELECT * FROM payflow.check(%s::uuid, '30 seconds')", [pay.session_id])
+        is_(row.status, "completed", f"{act} after completion: the status stays")
+        is_(lab.one("SELECT count(*) FROM payflow.alerts WHERE key = %s", [f"money_returned:{pay.session_id}"]), 1,
+            "with an alert")
+        is_(lab.one("""SELECT count(*) FROM payflow.discrepancies
+                       WHERE session_id = %s AND kind = 'money_returned'""", [pay.session_id]), 1, "and one discrepancy")
+        lab.control("DELETE", "/")
+
+
+def no_payment_page(lab):
+    """An address that nobody can be sent to is not kept, and said."""
+    pay = create(lab, "page")
+    lab.poll_session(pay.session_id, "registered")
+    payment = lab.payments("page")[0]
+    lab.rule("register", "answer", {**payment, "id": "pay_odd", "reference": None, "redirect_url": "javascript:alert(1)"},
+             order="page2")
+    pay = create(lab, "page2")
+    row = wait(lab, pay)
+    is_((row.status, row.redirect_url), ("registered", None), "an odd address is not kept")
+    like(lab.one("SELECT string_agg(key, ',') FROM payflow.alerts"), f"no_payment_page:{pay.session_id}", "and alerted")
+    lab.clear_rules()
+
+
 with Lab() as lab:
-    for test in (about_another_payment, nothing_sent, same_provider_id_for_two, every_register_has_its_key, lost_answer, unknown_is_in_progress, refused,
+    for test in (no_payment_page, about_another_payment, nothing_sent, same_provider_id_for_two, every_register_has_its_key, lost_answer, unknown_is_in_progress, refused,
                  refused_after_lost, expires, declined_card):
         test(lab)
     lab.finish()
+with Lab() as lab:
+    money_that_goes_back(lab)
+    is_(lab.sql("SELECT * FROM payflow.check_invariants()"), [], "check_invariants() finds nothing")
 done_testing()
