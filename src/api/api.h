@@ -35,12 +35,22 @@ typedef struct ApiCall
 extern void require_loaded(void);
 
 /*
- * Becomes the owner of payflow's tables, with a search_path of our own and an
- * SPI connection; and back.  After an error nothing is to be undone: the end
- * of the (sub)transaction does it.
+ * Becomes the owner of payflow's tables, with an SPI connection; and back.
+ * After an error nothing is to be undone: the end of the (sub)transaction does
+ * it.
  */
 extern void api_enter(ApiCall *call);
 extern void api_leave(ApiCall *call);
+
+/*
+ * A search_path of our own, around all that writes: triggers run by then, and
+ * those that others have made may look up names.  Our statements are qualified
+ * and do not need it; reading goes without, for it costs a third of a replay.
+ * The same statement is always run with it or always without: a kept plan is
+ * good for one search_path.
+ */
+extern void api_pin_search_path(ApiCall *call);
+extern void api_unpin_search_path(ApiCall *call);
 
 /* ---- payment.c ---- */
 

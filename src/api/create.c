@@ -450,7 +450,9 @@ create_payment(FunctionCallInfo fcinfo, Oid id_type)
 					(payflow_error(ERRCODE_PAYFLOW_FORBIDDEN, "merchant_disabled"),
 					 errmsg("merchant \"%s\" is disabled", brief(wish.merchant)),
 					 errhint("No new payments are taken until payflow.merchants.enabled is true again.")));
+		api_pin_search_path(&call);
 		row = create_session(&wish, choose_provider(&wish, &look, call.caller), &replayed);
+		api_unpin_search_path(&call);
 	}
 	result = payment_datum(fcinfo, &call, row, replayed, http_status_of(row));
 	api_leave(&call);

@@ -34,11 +34,6 @@ require_loaded(void)
 				 errhint("Add payflow to shared_preload_libraries and restart the server.")));
 }
 
-/*
- * What the caller has in his search_path must not be found by our statements,
- * nor by a type's or a trigger's code that they run; and plans that are kept
- * stay valid only while the path is always the same.
- */
 void
 api_enter(ApiCall *call)
 {
@@ -52,14 +47,7 @@ api_enter(ApiCall *call)
 
 	call->result_context = CurrentMemoryContext;
 	GetUserIdAndSecContext(&call->caller, &call->caller_security);
-	call->settings_level = NewGUCNestLevel();
 	SetUserIdAndSecContext(owner, call->caller_security | SECURITY_LOCAL_USERID_CHANGE);
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-
-	/* a plan that is made while a table is small must not scan it when it is large */
-	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "could not connect to SPI");
@@ -71,6 +59,19 @@ api_leave(ApiCall *call)
 	if (SPI_finish() != SPI_OK_FINISH)
 		elog(ERROR, "could not disconnect from SPI");
 
-	AtEOXact_GUC(true, call->settings_level);
 	SetUserIdAndSecContext(call->caller, call->caller_security);
+}
+
+void
+api_pin_search_path(ApiCall *call)
+{
+	call->settings_level = NewGUCNestLevel();
+	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+void
+api_unpin_search_path(ApiCall *call)
+{
+	AtEOXact_GUC(true, call->settings_level);
 }

@@ -40,8 +40,10 @@ payflow_payer_redirected(PG_FUNCTION_ARGS)
 	provider = provider_by_name(row->provider);
 	if (provider != NULL)
 		terms = provider->terms;	/* a copy: the cached one may go away while SQL runs */
+	api_pin_search_path(&call);
 	if (!session_payer_redirected(session_id, provider != NULL ? &terms : NULL))
 		session_not_found(session_id);
+	api_unpin_search_path(&call);
 	row = read_payment(session_id);
 	result = payment_datum(fcinfo, &call, row, replayed, http_status_of(row));
 	api_leave(&call);

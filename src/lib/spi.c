@@ -17,6 +17,7 @@
 #include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/plancache.h"
 #include "utils/rel.h"
@@ -31,8 +32,6 @@ prepare(Statement *statement)
 {
 	SPIPlanPtr	plan;
 
-	if (statement->plan != NULL)
-		return;
 	/* one plan for all values: planning again would cost more than it could win */
 	plan = SPI_prepare_cursor(statement->sql, statement->nargs, statement->argtypes, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)
@@ -42,13 +41,35 @@ prepare(Statement *statement)
 	statement->plan = plan;
 }
 
+/*
+ * Runs it for the first time, or for the first time since something has made
+ * its plan stale.  A plan that is made while a table is small must not scan it
+ * when it is large.
+ */
+static int
+plan_and_execute(Statement *statement, Datum *values, const char *nulls, bool read_only)
+{
+	int			settings_level = NewGUCNestLevel();
+	int			result;
+
+	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	if (statement->plan == NULL)
+		prepare(statement);
+	result = SPI_execute_plan(statement->plan, values, nulls, read_only, 0);
+	AtEOXact_GUC(true, settings_level);
+	return result;
+}
+
 static uint64
 execute(Statement *statement, Datum *values, const char *nulls, bool read_only)
 {
 	int			result;
 
-	prepare(statement);
-	result = SPI_execute_plan(statement->plan, values, nulls, read_only, 0);
+	if (statement->plan == NULL || !SPI_plan_is_valid(statement->plan))
+		result = plan_and_execute(statement, values, nulls, read_only);
+	else
+		result = SPI_execute_plan(statement->plan, values, nulls, read_only, 0);
 	if (result < 0)
 		elog(ERROR, "could not execute statement: %s", SPI_result_code_string(result));
 	return SPI_processed;

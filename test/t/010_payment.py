@@ -135,6 +135,36 @@ def hanging_provider(lab):
     is_(lab.stats(order="hangs")["calls"]["register"], 1, "by one call")
 
 
+def hostile_search_path(lab):
+    """H3: nothing that a caller puts before pg_catalog is found by the calls' own statements."""
+    conn = lab.connect()
+    lab.sql("""CREATE SCHEMA evil;
+        CREATE FUNCTION evil.caught(text, text) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught'; END $$;
+        CREATE FUNCTION evil.caught(uuid, uuid) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught'; END $$;
+        CREATE FUNCTION evil.caught(timestamptz, timestamptz) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught'; END $$;
+        CREATE FUNCTION evil.caught(bigint, bigint) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught'; END $$;
+        CREATE OPERATOR evil.= (FUNCTION = evil.caught, LEFTARG = text, RIGHTARG = text);
+        CREATE OPERATOR evil.= (FUNCTION = evil.caught, LEFTARG = uuid, RIGHTARG = uuid);
+        CREATE OPERATOR evil.< (FUNCTION = evil.caught, LEFTARG = timestamptz, RIGHTARG = timestamptz);
+        CREATE OPERATOR evil.> (FUNCTION = evil.caught, LEFTARG = bigint, RIGHTARG = bigint);
+        CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE plpgsql AS $$ BEGIN RAISE 'caught'; END $$""")
+    lab.sql("SET search_path = evil, pg_catalog", conn=conn)
+    is_(str(lab.error("SELECT 'a'::text = 'a'::text", conn=conn)).split("\n")[0], "caught", "the trap works")
+    pay = lab.row(CREATE, ["evil", 100, "EUR"], conn=conn)
+    again = lab.row(CREATE, ["evil", 100, "EUR"], conn=conn)
+    is_((again.session_id, again.replayed), (pay.session_id, True), "create and its replay do not step into it")
+    lab.poll_session(pay.session_id, "registered")
+    for query in ("SELECT * FROM payflow.get(%s::uuid)", "SELECT * FROM payflow.payer_redirected(%s::uuid)",
+                  "SELECT * FROM payflow.check(%s::uuid, '10 seconds')", "SELECT * FROM payflow.wait(%s::uuid)",
+                  "SELECT * FROM payflow.payer_returned(%s::uuid)", "SELECT * FROM payflow.timeline(%s::uuid)"):
+        is_(lab.error(query, [pay.session_id], conn=conn), None, f"nor does {query.split('.')[1].split('(')[0]}")
+    for query in ("SELECT * FROM payflow.find('evil')", "SELECT payflow.lock_order('evil')",
+                  "SELECT * FROM payflow.check_invariants()"):
+        is_(lab.error(query, conn=conn), None, f"nor does {query.split('payflow.')[1].split('(')[0]}")
+    lab.sql("DROP SCHEMA evil CASCADE")
+    conn.close()
+
+
 def closed_sessions(lab):
     """C42, D13: what is final stays final, whatever is asked or answered later."""
     pay = create(lab, "closed")
@@ -185,7 +215,7 @@ def wrong_amount(lab):
 
 with Lab() as lab:
     for test in (happy_path, ask_again_and_again, polls_by_itself, endings, manual_capture, rolled_back,
-                 hanging_provider, closed_sessions, late_money, wrong_amount):
+                 hostile_search_path, hanging_provider, closed_sessions, late_money, wrong_amount):
         test(lab)
     ok(poll(lambda: lab.one("SELECT count(*) FROM payflow.payment_sessions WHERE lease_until IS NOT NULL") == 0,
             what="all leases to be given back"), "no lease is left behind")
