@@ -10,20 +10,26 @@ from payflow_test import DATABASE, is_, ok, poll
 ENDED = r'FATAL:  terminating background worker "payflow (worker|launcher)" due to administrator command'
 
 
+# the test's own session must not feel the settings that it makes for others
+OWN_SETTINGS = ("-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0 "
+                "-c session_replication_role=origin -c default_transaction_isolation=read\\ committed "
+                "-c search_path=public -c row_security=on")
+
+
 class Life:
     """A lab seen from the database postgres, which no worker works for."""
 
     def __init__(self, lab, workers):
         self.lab = lab
         self.workers = workers
-        self.outside = lab.connect(dbname="postgres")
+        self.outside = lab.connect(dbname="postgres", options=OWN_SETTINGS)
         self.most = 0
 
     def after_crash(self, launcher):
         """Wait until the server is back, which a launcher shows that is not the one from before."""
         def back():
             try:
-                self.outside = self.lab.connect(dbname="postgres")
+                self.outside = self.lab.connect(dbname="postgres", options=OWN_SETTINGS)
                 return self.launcher() not in (None, launcher)
             except psycopg2.Error:
                 return False
