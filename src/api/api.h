@@ -45,7 +45,7 @@ extern void api_leave(ApiCall *call);
 /*
  * A search_path of our own, around all that writes: triggers run by then, and
  * those that others have made may look up names.  Our statements are qualified
- * and do not need it; reading goes without, for it costs a third of a replay.
+ * and do not need it; reading goes without, which makes replays quicker.
  * The same statement is always run with it or always without: a kept plan is
  * good for one search_path.
  */
