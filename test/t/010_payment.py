@@ -165,6 +165,27 @@ def hostile_search_path(lab):
     conn.close()
 
 
+def long_return_url(lab):
+    """An address is measured as it will be sent, with the session's id in it."""
+    url = "https://shop.example/" + "{SESSION_ID}" * 100
+    error = lab.error("SELECT * FROM payflow.create('url', 100, 'EUR', return_url => %s)", [url])
+    is_((error.pgcode, error.diag.message_detail), ("PT400", "invalid_url"), "return_url: too long once the id is in it")
+    is_(lab.one("SELECT count(*) FROM payflow.find('url')"), 0, "and nothing is written")
+
+
+def foreign_schema(lab):
+    """H3: the extension is not installed into a schema of a role with less power, which could drop it."""
+    lab.sql("CREATE DATABASE other")
+    lab.sql("CREATE ROLE nobody1")
+    conn = lab.connect(dbname="other")
+    lab.sql("CREATE SCHEMA payflow AUTHORIZATION nobody1", conn=conn)
+    error = lab.error("CREATE EXTENSION payflow", conn=conn)
+    is_(error and error.pgcode, "42501", "H3: a schema payflow of somebody else is refused")
+    lab.sql("ALTER SCHEMA payflow OWNER TO CURRENT_USER", conn=conn)
+    is_(lab.error("CREATE EXTENSION payflow", conn=conn), None, "one's own is taken")
+    conn.close()
+
+
 def closed_sessions(lab):
     """C42, D13: what is final stays final, whatever is asked or answered later."""
     pay = create(lab, "closed")
@@ -215,7 +236,8 @@ def wrong_amount(lab):
 
 with Lab() as lab:
     for test in (happy_path, ask_again_and_again, polls_by_itself, endings, manual_capture, rolled_back,
-                 hostile_search_path, hanging_provider, closed_sessions, late_money, wrong_amount):
+                 hostile_search_path, long_return_url, foreign_schema,
+                 hanging_provider, closed_sessions, late_money, wrong_amount):
         test(lab)
     ok(poll(lambda: lab.one("SELECT count(*) FROM payflow.payment_sessions WHERE lease_until IS NOT NULL") == 0,
             what="all leases to be given back"), "no lease is left behind")
