@@ -87,3 +87,31 @@ COMMENT ON COLUMN payflow.payment.created_at IS 'when the session was created';
 COMMENT ON COLUMN payflow.payment.updated_at IS 'when anything about it changed last';
 COMMENT ON COLUMN payflow.payment.replayed IS 'true when the call found what it asked for already there';
 COMMENT ON COLUMN payflow.payment.http_status IS 'what an HTTP handler should answer: 200 settled, 202 in progress, 403 wrong code';
+
+CREATE TYPE payflow.refund AS (
+	refund_id uuid,
+	session_id uuid,
+	amount bigint,
+	currency text,
+	status text,
+	provider_refund_id text,
+	failure_code text,
+	failure_message text,
+	replayed boolean,
+	http_status integer,
+	created_at timestamptz,
+	updated_at timestamptz
+);
+COMMENT ON TYPE payflow.refund IS 'the state of one refund, as every refund call returns it';
+COMMENT ON COLUMN payflow.refund.refund_id IS 'payflow''s id of the refund; the provider knows it by this id';
+COMMENT ON COLUMN payflow.refund.session_id IS 'the session whose money goes back';
+COMMENT ON COLUMN payflow.refund.amount IS 'in minor units of the currency';
+COMMENT ON COLUMN payflow.refund.currency IS 'ISO 4217 code, upper case';
+COMMENT ON COLUMN payflow.refund.status IS 'pending, succeeded, failed, unknown (its result cannot be learned: a person may decide)';
+COMMENT ON COLUMN payflow.refund.provider_refund_id IS 'the provider''s id of the refund';
+COMMENT ON COLUMN payflow.refund.failure_code IS 'why it failed: refused, failed_at_provider, settled';
+COMMENT ON COLUMN payflow.refund.failure_message IS 'the provider''s own text for the failure';
+COMMENT ON COLUMN payflow.refund.replayed IS 'true when the call found what it asked for already there';
+COMMENT ON COLUMN payflow.refund.http_status IS 'what an HTTP handler should answer: 200 settled, 202 in progress or unknown';
+COMMENT ON COLUMN payflow.refund.created_at IS 'when it was asked for';
+COMMENT ON COLUMN payflow.refund.updated_at IS 'when its status changed last';

@@ -61,10 +61,12 @@ CREATE TABLE payflow.payment_sessions (
 	captured_amount bigint NOT NULL DEFAULT 0,
 	refunded_amount bigint NOT NULL DEFAULT 0,
 	disputed_amount bigint NOT NULL DEFAULT 0,
+	reversed_amount bigint NOT NULL DEFAULT 0,
 	suspense_amount bigint NOT NULL DEFAULT 0,
 	reserved_amount bigint NOT NULL DEFAULT 0,
 	refundable_amount bigint NOT NULL GENERATED ALWAYS AS
 		(GREATEST(captured_amount - refunded_amount - reserved_amount - disputed_amount, 0::bigint)) STORED,
+	cancel_lost boolean NOT NULL DEFAULT false,
 	provider_payment_id text COLLATE "C",
 	provider_status text,
 	redirect_url text,
@@ -100,12 +102,13 @@ CREATE TABLE payflow.payment_sessions (
 	CONSTRAINT payment_sessions_unknown_was_sent CHECK (status <> 'unknown' OR first_sent_at IS NOT NULL),
 	CONSTRAINT payment_sessions_amounts_not_negative CHECK (
 		authorized_amount >= 0 AND captured_amount >= 0 AND refunded_amount >= 0
-		AND disputed_amount >= 0 AND suspense_amount >= 0 AND reserved_amount >= 0),
+		AND disputed_amount >= 0 AND reversed_amount >= 0 AND suspense_amount >= 0 AND reserved_amount >= 0),
 	CONSTRAINT payment_sessions_failure_code_known CHECK (failure_code IN (
 		'declined', 'expired', 'rejected', 'not_found', 'provider_error', 'insufficient_funds',
 		'authentication_failed', 'canceled_by_provider', 'amount_mismatch')),
 	CONSTRAINT payment_sessions_failed_says_why CHECK (status <> 'failed' OR failure_code IS NOT NULL),
-	CONSTRAINT payment_sessions_completed_is_captured CHECK (status <> 'completed' OR captured_amount > 0 OR refunded_amount > 0)
+	CONSTRAINT payment_sessions_completed_is_captured CHECK (status <> 'completed' OR captured_amount > 0 OR reversed_amount > 0),
+	CONSTRAINT payment_sessions_lost_cancel_status CHECK (NOT cancel_lost OR status IN ('canceling', 'completed'))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE payflow.payment_sessions IS 'one row an attempt to pay an order; a live row is its own job';
 COMMENT ON COLUMN payflow.payment_sessions.session_id IS 'payflow''s id: a version 7 UUID whose rand_a bits are the routing slot of (merchant, order_id)';
@@ -136,9 +139,11 @@ COMMENT ON COLUMN payflow.payment_sessions.authorized_amount IS 'held on the pay
 COMMENT ON COLUMN payflow.payment_sessions.captured_amount IS 'taken and booked as receipt money, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.refunded_amount IS 'receipt money given back, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.disputed_amount IS 'receipt money taken back through disputes, in minor units';
+COMMENT ON COLUMN payflow.payment_sessions.reversed_amount IS 'receipt money whose capture failed after all, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.suspense_amount IS 'unexpected money in the session''s currency that waits for a decision, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.reserved_amount IS 'refunds of ours that are pending, sent or unknown, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.refundable_amount IS 'what a refund may still give back, in minor units';
+COMMENT ON COLUMN payflow.payment_sessions.cancel_lost IS 'it was paid while it was being canceled: the money goes back';
 COMMENT ON COLUMN payflow.payment_sessions.provider_payment_id IS 'the provider''s id of the payment';
 COMMENT ON COLUMN payflow.payment_sessions.provider_status IS 'the provider''s own word for its state, as last seen';
 COMMENT ON COLUMN payflow.payment_sessions.redirect_url IS 'where to send the payer';

@@ -32,6 +32,7 @@ CREATE TABLE payflow.accounting_entries (
 	entry_type text COLLATE "C" NOT NULL,
 	session_id uuid NOT NULL,
 	operation_id uuid,
+	provider_operation_id uuid,
 	merchant text COLLATE "C" NOT NULL,
 	order_id text COLLATE "C" NOT NULL,
 	debit_account bigint NOT NULL,
@@ -50,6 +51,9 @@ CREATE TABLE payflow.accounting_entries (
 	CONSTRAINT accounting_entries_two_accounts CHECK (debit_account <> credit_account),
 	CONSTRAINT accounting_entries_correction_has_note CHECK (entry_type <> 'correction' OR note IS NOT NULL),
 	CONSTRAINT accounting_entries_session_fkey FOREIGN KEY (session_id) REFERENCES payflow.payment_sessions (session_id),
+	CONSTRAINT accounting_entries_operation_fkey FOREIGN KEY (operation_id) REFERENCES payflow.operations (operation_id),
+	CONSTRAINT accounting_entries_provider_operation_fkey FOREIGN KEY (provider_operation_id)
+		REFERENCES payflow.provider_operations (provider_operation_id),
 	CONSTRAINT accounting_entries_debit_fkey FOREIGN KEY (debit_account) REFERENCES payflow.accounts (account_id),
 	CONSTRAINT accounting_entries_credit_fkey FOREIGN KEY (credit_account) REFERENCES payflow.accounts (account_id)
 );
@@ -60,6 +64,7 @@ COMMENT ON COLUMN payflow.accounting_entries.entry_id IS 'grows in the order of 
 COMMENT ON COLUMN payflow.accounting_entries.entry_type IS 'what happened';
 COMMENT ON COLUMN payflow.accounting_entries.session_id IS 'the session whose money it is';
 COMMENT ON COLUMN payflow.accounting_entries.operation_id IS 'the operation that moved it, where there is one';
+COMMENT ON COLUMN payflow.accounting_entries.provider_operation_id IS 'the provider''s own movement that it books, where it is one';
 COMMENT ON COLUMN payflow.accounting_entries.merchant IS 'the merchant whose money it is';
 COMMENT ON COLUMN payflow.accounting_entries.order_id IS 'the application''s id of the order';
 COMMENT ON COLUMN payflow.accounting_entries.debit_account IS 'the account that is debited';
@@ -73,6 +78,15 @@ COMMENT ON COLUMN payflow.accounting_entries.note IS 'why, for corrections by a 
 CREATE UNIQUE INDEX ux_order_payment_receipt ON payflow.accounting_entries (merchant, order_id)
 	WHERE entry_type IN ('payment_received', 'unexpected_accepted');
 COMMENT ON INDEX payflow.ux_order_payment_receipt IS 'one receipt an order';
+CREATE UNIQUE INDEX ux_entry_operation ON payflow.accounting_entries
+	(operation_id, entry_type, debit_account, credit_account) WHERE operation_id IS NOT NULL;
+COMMENT ON INDEX payflow.ux_entry_operation IS 'each operation is booked once, an entry an account';
+CREATE UNIQUE INDEX ux_entry_provider_operation ON payflow.accounting_entries
+	(provider_operation_id, entry_type, debit_account, credit_account) WHERE provider_operation_id IS NOT NULL;
+COMMENT ON INDEX payflow.ux_entry_provider_operation IS 'each movement that a provider reports is booked once, an entry an account';
+CREATE UNIQUE INDEX ux_entry_payment_reversed ON payflow.accounting_entries (session_id, debit_account)
+	WHERE entry_type = 'payment_reversed';
+COMMENT ON INDEX payflow.ux_entry_payment_reversed IS 'the capture of a session is reversed once';
 CREATE INDEX ix_entries_session ON payflow.accounting_entries (session_id);
 COMMENT ON INDEX payflow.ix_entries_session IS 'all entries of a session';
 

@@ -49,6 +49,8 @@ CREATE TABLE payflow.discrepancies (
 	provider text COLLATE "C",
 	expected jsonb,
 	actual jsonb,
+	amount bigint,
+	currency payflow.currency_code,
 	status text COLLATE "C" NOT NULL DEFAULT 'open',
 	opened_at timestamptz NOT NULL DEFAULT now(),
 	resolved_at timestamptz,
@@ -59,6 +61,7 @@ CREATE TABLE payflow.discrepancies (
 	CONSTRAINT discrepancies_status_known CHECK (status IN ('open', 'resolved')),
 	CONSTRAINT discrepancies_resolution_known CHECK (resolution IN ('accept', 'refund', 'write_off', 'no_money')),
 	CONSTRAINT discrepancies_resolved_says_how CHECK ((status = 'resolved') = (resolved_at IS NOT NULL AND resolution IS NOT NULL)),
+	CONSTRAINT discrepancies_amount_has_currency CHECK ((amount IS NULL) = (currency IS NULL) AND amount > 0),
 	CONSTRAINT discrepancies_session_fkey FOREIGN KEY (session_id) REFERENCES payflow.payment_sessions (session_id)
 );
 ALTER SEQUENCE payflow.discrepancies_id_seq OWNED BY payflow.discrepancies.id;
@@ -70,6 +73,8 @@ COMMENT ON COLUMN payflow.discrepancies.session_id IS 'the session, where there 
 COMMENT ON COLUMN payflow.discrepancies.provider IS 'the foreign server';
 COMMENT ON COLUMN payflow.discrepancies.expected IS 'what payflow has booked or asked for';
 COMMENT ON COLUMN payflow.discrepancies.actual IS 'what the provider reports';
+COMMENT ON COLUMN payflow.discrepancies.amount IS 'the money in suspense that waits for the decision, in minor units; null: none does';
+COMMENT ON COLUMN payflow.discrepancies.currency IS 'its currency';
 COMMENT ON COLUMN payflow.discrepancies.status IS 'open or resolved';
 COMMENT ON COLUMN payflow.discrepancies.opened_at IS 'when it was found';
 COMMENT ON COLUMN payflow.discrepancies.resolved_at IS 'when it was resolved';

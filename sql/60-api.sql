@@ -149,6 +149,14 @@ LANGUAGE sql STABLE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalo
 			AND e.entry_type IN ('payment_received', 'unexpected_accepted')) r
 	WHERE CASE WHEN o.status = 'open' THEN r.n <> 0 ELSE r.n <> 1 OR r.own <> 1 END
 	UNION ALL
+	SELECT 2, s.session_id, format('order %s/%s is %s; of its receipt %s are being refunded, %s are refunded, %s reversed',
+		o.merchant, o.order_id, o.status, s.reserved_amount, s.refunded_amount, s.reversed_amount)
+	FROM payflow.orders o
+	JOIN payflow.payment_sessions s ON s.session_id = o.paid_session_id
+	WHERE o.status::text <> CASE WHEN s.reserved_amount > 0 THEN 'refunding'
+		WHEN s.refunded_amount >= s.captured_amount THEN 'refunded'
+		WHEN s.refunded_amount > 0 OR s.reversed_amount > 0 THEN 'partially_refunded' ELSE 'paid' END
+	UNION ALL
 	SELECT 2, s.session_id, format('session is %s and has %s entries payment_received, %s unexpected_accepted',
 		s.status, r.received, r.accepted)
 	FROM payflow.payment_sessions s
@@ -164,6 +172,12 @@ LANGUAGE sql STABLE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalo
 	FROM payflow.payment_sessions s
 	WHERE (s.status IN ('completed', 'failed', 'canceled')) <> (s.next_action_at IS NULL)
 		OR NOT isfinite(s.next_action_at)
+	UNION ALL
+	SELECT 3, o.session_id, format('%s %s is %s and its alarm is null', o.kind, o.operation_id, o.status)
+	FROM payflow.operations o
+	JOIN payflow.payment_sessions s ON s.session_id = o.session_id
+	WHERE o.status IN ('pending', 'sent', 'unknown') AND o.next_action_at IS NULL
+		AND s.status IN ('completed', 'failed', 'canceled')
 	UNION ALL
 	-- 4: balances equal the sum of entries
 	SELECT 4, NULL::uuid, format('account %s %s: balance %s, sum of entries %s', v.account, v.currency, v.actual, v.expected)
@@ -183,11 +197,37 @@ LANGUAGE sql STABLE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalo
 			OR (s.capture = 'automatic' AND s.status = 'completed' AND s.captured_amount <> s.authorized_amount))
 		AND NOT EXISTS (SELECT FROM payflow.discrepancies d WHERE d.session_id = s.session_id)
 	UNION ALL
-	SELECT 5, s.session_id, format('captured %s, booked as receipt %s', s.captured_amount, r.booked)
+	-- the session's amounts are those of its entries
+	SELECT 5, s.session_id, format('captured %s, refunded %s, disputed %s, suspense %s; booked %s, %s, %s, %s',
+		s.captured_amount, s.refunded_amount, s.disputed_amount, s.suspense_amount,
+		b.captured, b.refunded, b.disputed, b.suspense)
 	FROM payflow.payment_sessions s
-	CROSS JOIN LATERAL (SELECT COALESCE(sum(e.amount), 0) AS booked FROM payflow.accounting_entries e
-		WHERE e.session_id = s.session_id AND e.entry_type IN ('payment_received', 'unexpected_accepted')) r
-	WHERE s.captured_amount > r.booked
+	CROSS JOIN LATERAL (
+		SELECT COALESCE(sum(CASE WHEN e.entry_type IN ('payment_received', 'unexpected_accepted') THEN e.amount
+				WHEN e.entry_type = 'payment_reversed' AND d.kind IN ('held', 'available') THEN -e.amount END), 0) AS captured,
+			COALESCE(sum(CASE WHEN e.entry_type IN ('refund_sent', 'refund_reported') AND d.kind IN ('held', 'available') THEN e.amount
+				WHEN e.entry_type = 'refund_reversed' AND c.kind IN ('held', 'available') THEN -e.amount END), 0) AS refunded,
+			COALESCE(sum(CASE WHEN e.entry_type = 'chargeback' AND d.kind <> 'suspense' THEN e.amount
+				WHEN e.entry_type = 'chargeback_reversed' AND c.kind <> 'suspense' THEN -e.amount END), 0) AS disputed,
+			COALESCE(sum(CASE WHEN c.kind = 'suspense' THEN e.amount WHEN d.kind = 'suspense' THEN -e.amount END), 0) AS suspense
+		FROM payflow.accounting_entries e
+		JOIN payflow.accounts d ON d.account_id = e.debit_account
+		JOIN payflow.accounts c ON c.account_id = e.credit_account
+		WHERE e.session_id = s.session_id AND e.currency = s.currency) b
+	WHERE (s.captured_amount, s.refunded_amount, s.disputed_amount, s.suspense_amount)
+		IS DISTINCT FROM (b.captured, b.refunded, b.disputed, b.suspense)
+	UNION ALL
+	SELECT 5, s.session_id, format('reserved %s, unsettled refunds of the receipt %s', s.reserved_amount, r.amount)
+	FROM payflow.payment_sessions s
+	CROSS JOIN LATERAL (SELECT COALESCE(sum(o.amount), 0) AS amount FROM payflow.operations o
+		WHERE o.session_id = s.session_id AND o.source = 'receipt' AND o.status IN ('pending', 'sent', 'unknown')) r
+	WHERE s.reserved_amount <> r.amount
+	UNION ALL
+	SELECT 5, o.session_id, format('refund %s of %s is %s and has booked %s', o.operation_id, o.amount, o.status, e.amount)
+	FROM payflow.operations o
+	CROSS JOIN LATERAL (SELECT COALESCE(sum(CASE x.entry_type WHEN 'refund_sent' THEN x.amount ELSE -x.amount END), 0) AS amount
+		FROM payflow.accounting_entries x WHERE x.operation_id = o.operation_id) e
+	WHERE o.kind = 'refund' AND CASE WHEN o.status = 'succeeded' THEN e.amount <= 0 ELSE e.amount <> 0 END
 	UNION ALL
 	-- 7: one payment at the provider a session
 	SELECT 7, r.session_id, format('session has %s payment ids at %s', count(*), r.provider)

@@ -41,7 +41,10 @@ CREATE VIEW payflow.queue_stats AS
 		SELECT 'status', next_action_at, lease_until FROM payflow.payment_sessions
 			WHERE status IN ('registered', 'unknown', 'authorized', 'canceling') AND NOT expiring
 		UNION ALL
-		SELECT 'money', next_action_at, lease_until FROM payflow.payment_sessions WHERE expiring),
+		SELECT 'money', next_action_at, lease_until FROM payflow.payment_sessions WHERE expiring
+		UNION ALL
+		SELECT 'money', next_action_at, lease_until FROM payflow.operations
+			WHERE status IN ('pending', 'sent', 'unknown')),
 	sums AS (
 		SELECT queue,
 			count(*) FILTER (WHERE next_action_at <= now() AND (lease_until IS NULL OR lease_until <= now())) AS due,
@@ -56,8 +59,8 @@ CREATE VIEW payflow.queue_stats AS
 	ORDER BY q.position;
 COMMENT ON VIEW payflow.queue_stats IS 'the queues of this database: what is due, what is being worked, and by how many workers';
 COMMENT ON COLUMN payflow.queue_stats.queue IS 'payments, status, money, notifications';
-COMMENT ON COLUMN payflow.queue_stats.due IS 'rows whose alarm has rung and that nobody has taken';
-COMMENT ON COLUMN payflow.queue_stats.leased IS 'rows that a worker has taken';
+COMMENT ON COLUMN payflow.queue_stats.due IS 'sessions and operations whose alarm has rung and that nobody has taken';
+COMMENT ON COLUMN payflow.queue_stats.leased IS 'sessions and operations that a worker has taken';
 COMMENT ON COLUMN payflow.queue_stats.oldest_due IS 'the alarm of the one that waits longest';
 COMMENT ON COLUMN payflow.queue_stats.instances IS 'workers that work this queue for this database: 0 means that nobody does';
 
@@ -88,26 +91,39 @@ COMMENT ON COLUMN payflow.provider_stats.last_error IS 'the newest failure, in a
 COMMENT ON COLUMN payflow.provider_stats.last_error_at IS 'when that was';
 
 CREATE VIEW payflow.stuck AS
-	SELECT s.session_id, s.merchant, s.order_id, s.provider, s.status, s.stage, s.next_action_at, s.unresolved_since,
-		s.lease_until, s.attempts,
-		CASE WHEN f.srvname IS NULL THEN 'there is no such provider'
-			WHEN s.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
+	WITH work AS (
+		SELECT session_id, merchant, order_id, provider, status, stage, next_action_at, unresolved_since,
+			lease_until, attempts, NULL::uuid AS operation_id, ''::text AS what, false AS undecided
+		FROM payflow.payment_sessions
+		WHERE status IN ('registering', 'registered', 'unknown', 'authorized', 'canceling')
+		UNION ALL
+		SELECT s.session_id, s.merchant, s.order_id, op.provider, s.status, s.stage, op.next_action_at, op.unresolved_since,
+			op.lease_until, op.attempts, op.operation_id, op.kind || ': ', op.status = 'unknown'
+		FROM payflow.operations op JOIN payflow.payment_sessions s USING (session_id)
+		WHERE op.status IN ('pending', 'sent', 'unknown'))
+	SELECT w.session_id, w.merchant, w.order_id, w.provider, w.status, w.stage, w.next_action_at, w.unresolved_since,
+		w.lease_until, w.attempts,
+		w.what || CASE WHEN f.srvname IS NULL THEN 'there is no such provider'
+			WHEN w.undecided THEN 'its result cannot be proven'
+			WHEN w.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
 			THEN 'the provider''s state cannot be learned'
-			ELSE 'its alarm is overdue' END AS reason
-	FROM payflow.payment_sessions s
-	LEFT JOIN pg_catalog.pg_foreign_server f ON f.srvname = s.provider
-	WHERE s.status IN ('registering', 'registered', 'unknown', 'authorized', 'canceling')
-		AND (f.srvname IS NULL OR s.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
-			OR (s.next_action_at <= now() - '1 minute'::interval AND (s.lease_until IS NULL OR s.lease_until <= now())));
-COMMENT ON VIEW payflow.stuck IS 'live sessions whose alarm is overdue, that have been unresolved for too long or whose provider does not exist';
-COMMENT ON COLUMN payflow.stuck.session_id IS 'the session';
+			ELSE 'its alarm is overdue' END AS reason,
+		w.operation_id
+	FROM work w
+	LEFT JOIN pg_catalog.pg_foreign_server f ON f.srvname = w.provider
+	WHERE f.srvname IS NULL OR w.undecided
+		OR w.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
+		OR (w.next_action_at <= now() - '1 minute'::interval AND (w.lease_until IS NULL OR w.lease_until <= now()));
+COMMENT ON VIEW payflow.stuck IS 'live sessions and unsettled operations whose alarm is overdue, that have been unresolved for too long or whose provider does not exist; and operations that only a person can decide';
+COMMENT ON COLUMN payflow.stuck.session_id IS 'the session, also where an operation of it is stuck';
 COMMENT ON COLUMN payflow.stuck.merchant IS 'its merchant';
 COMMENT ON COLUMN payflow.stuck.order_id IS 'its order';
 COMMENT ON COLUMN payflow.stuck.provider IS 'its foreign server';
-COMMENT ON COLUMN payflow.stuck.status IS 'where the money is';
-COMMENT ON COLUMN payflow.stuck.stage IS 'what it waits for';
-COMMENT ON COLUMN payflow.stuck.next_action_at IS 'its alarm';
+COMMENT ON COLUMN payflow.stuck.status IS 'of the session: where the money is';
+COMMENT ON COLUMN payflow.stuck.stage IS 'of the session: what it waits for';
+COMMENT ON COLUMN payflow.stuck.next_action_at IS 'the alarm of what is stuck';
 COMMENT ON COLUMN payflow.stuck.unresolved_since IS 'since when the provider''s state cannot be learned';
 COMMENT ON COLUMN payflow.stuck.lease_until IS 'until when a worker has it';
 COMMENT ON COLUMN payflow.stuck.attempts IS 'attempts at its present step';
-COMMENT ON COLUMN payflow.stuck.reason IS 'why it is listed';
+COMMENT ON COLUMN payflow.stuck.reason IS 'why it is listed; of an operation after its kind';
+COMMENT ON COLUMN payflow.stuck.operation_id IS 'the operation that is stuck; null: the session itself';

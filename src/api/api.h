@@ -15,6 +15,7 @@
 #include "fmgr.h"
 
 #include "lib/compat.h"
+#include "lib/outcome.h"
 #include "lib/payment_row.h"
 
 /* ---- enter.c ---- */
@@ -82,6 +83,45 @@ extern void require_merchant(const char *merchant);
 /* Raises merchant_not_found. */
 pg_noreturn extern void merchant_not_found(const char *merchant);
 
+/* ---- refund.c ---- */
+
+/* The same for a refund: raises refund_not_found, also for operations that are none. */
+extern OperationRow *read_refund(const pg_uuid_t *refund_id);
+
+/* Raises refund_not_found. */
+pg_noreturn extern void refund_not_found(const pg_uuid_t *refund_id);
+
+/* The composite payflow.refund, in the call's result context. */
+extern Datum refund_datum(FunctionCallInfo fcinfo, const ApiCall *call, const OperationRow *refund,
+						  bool replayed);
+
+/* ---- wish.c ---- */
+
+/* Locks order and session, waiting; raises session_not_found.  Needs the search_path pinned. */
+extern PaymentRow *lock_payment(const pg_uuid_t *session_id);
+
+/*
+ * A wish of the caller's about a payment that he has locked.  event: the
+ * journal's word for it.  The wish points to *terms.
+ */
+extern void wish_init(Outcome *wish, ProviderTerms *terms, OutcomeKind kind, const char *event,
+					  const PaymentRow *payment);
+
+/* A fresh id for an operation of the payment. */
+extern void new_operation_id(const PaymentRow *payment, pg_uuid_t *operation_id);
+
+/* ---- keys.c ---- */
+
+/*
+ * The caller's idempotency key for a call about a session.  True: the key is
+ * new, and from now on stands for *operation_id, which this transaction is to
+ * make.  False: it was used before, and *operation_id is what that made.
+ * amount: 0 for null.  Waits for one who has used it and not committed; so
+ * before the order is locked.  Raises idempotency_key_reused.
+ */
+extern bool claim_key(const PaymentRow *payment, const char *call, const char *key, int64 amount,
+					  pg_uuid_t *operation_id);
+
 /* ---- latest.c ---- */
 
 /* what of a session tells a waiter whether to go on waiting */
@@ -93,19 +133,32 @@ typedef struct LatestState
 	bool		written_here;	/* by the current transaction */
 } LatestState;
 
+/* and what of a refund does */
+typedef struct LatestRefund
+{
+	pg_uuid_t	session_id;
+	OperationStatus status;
+	bool		written_here;
+} LatestRefund;
+
 /*
  * Reads what is committed now, whatever snapshot the transaction has, and
- * keeps no lock.  Raises session_not_found.
+ * keeps no lock.  Raises session_not_found, refund_not_found.
  */
 extern LatestState read_latest(const pg_uuid_t *session_id);
+extern LatestRefund read_latest_refund(const pg_uuid_t *refund_id);
 
 /*
  * Reads the latest state for a call that is about to wait; raises 25001 above
  * READ COMMITTED, where the caller could not see what it waits for, and 55000
- * when its own transaction wrote the session, so that nobody else can change
- * it until it ends.
+ * when its own transaction wrote the session or refund, so that nobody else
+ * can change it until it ends.
  */
 extern void require_can_wait(const char *function);
 extern LatestState read_latest_to_wait(const pg_uuid_t *session_id, const char *function);
+extern LatestRefund read_latest_refund_to_wait(const pg_uuid_t *refund_id, const char *function);
+
+/* On a standby nobody tells those who wait: how long a sleep lasts there. */
+#define STANDBY_NAP_MS 250
 
 #endif							/* PAYFLOW_API_H */

@@ -36,6 +36,8 @@
 #define MAX_CUSTOMER_VALUE 500
 #define MAX_JSON (64 * 1024)
 #define MAX_RETURN_PARAMS 1000
+#define MAX_KEY 255
+#define MAX_REASON 500
 #define MAX_BRIEF 60
 
 StaticAssertDecl(MAX_RETURN_PARAMS <= ASK_PARAMS_MAX, "params must fit into the ring of asks");
@@ -134,23 +136,38 @@ arg_session_id(FunctionCallInfo fcinfo, int n)
 	return PG_GETARG_UUID_P(n);
 }
 
+const pg_uuid_t *
+arg_refund_id(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(payflow_error(ERRCODE_PAYFLOW_NOT_FOUND, "refund_not_found"),
+				 errmsg("refund_id is null"),
+				 errhint("Pass the refund_id that payflow.refund() returned.")));
+	return PG_GETARG_UUID_P(n);
+}
+
 /*
- * Computed as a double: an interval's months and days may be more than 64 bits
- * of microseconds can hold, and all of that is clamped anyway.
+ * As a double: an interval's months and days may be more than 64 bits of
+ * microseconds can hold.
  */
+double
+interval_ms(const Interval *interval)
+{
+	return interval->time / 1000.0 +
+		(interval->day + (double) interval->month * DAYS_PER_MONTH) * SECS_PER_DAY * 1000.0;
+}
+
 long
 arg_wait(FunctionCallInfo fcinfo, int n, const char *name)
 {
-	const Interval *interval;
 	double		ms;
 
 	if (PG_ARGISNULL(n))
 		bad_argument(errmsg("%s is null", name),
 					 errhint("Pass an interval of 0 to 60 seconds."));
 
-	interval = PG_GETARG_INTERVAL_P(n);
-	ms = interval->time / 1000.0 +
-		(interval->day + (double) interval->month * DAYS_PER_MONTH) * SECS_PER_DAY * 1000.0;
+	ms = interval_ms(PG_GETARG_INTERVAL_P(n));
 	if (ms <= 0)
 		return 0;
 	return ms < MAX_WAIT_MS ? (long) ceil(ms) : MAX_WAIT_MS;
@@ -168,6 +185,12 @@ arg_amount(FunctionCallInfo fcinfo, int n)
 				 errmsg("amount %lld is not between 1 and 1000000000000000", (long long) amount),
 				 errhint("Amounts are in minor units of the currency: 12.50 EUR is 1250.")));
 	return amount;
+}
+
+int64
+arg_part_amount(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? 0 : arg_amount(fcinfo, n);
 }
 
 char *
@@ -308,6 +331,23 @@ arg_json_object(FunctionCallInfo fcinfo, int n, const char *name)
 	return JsonbPGetDatum(jsonb);
 }
 
+/* An object's JSON text; NULL for null. */
+static char *
+arg_json_text(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	Datum		object = arg_json_object(fcinfo, n, name);
+
+	if (object == (Datum) 0)
+		return NULL;
+	return JsonbToCString(NULL, &DatumGetJsonbP(object)->root, VARSIZE(DatumGetJsonbP(object)));
+}
+
+char *
+arg_receipt(FunctionCallInfo fcinfo, int n)
+{
+	return arg_json_text(fcinfo, n, "receipt");
+}
+
 static bool
 is_customer_key(const JsonbValue *key)
 {
@@ -352,14 +392,61 @@ arg_customer(FunctionCallInfo fcinfo, int n)
 char *
 arg_return_params(FunctionCallInfo fcinfo, int n)
 {
-	Datum		params = arg_json_object(fcinfo, n, "params");
-	char	   *text;
+	char	   *text = arg_json_text(fcinfo, n, "params");
 
-	if (params == (Datum) 0)
-		return NULL;
-	text = JsonbToCString(NULL, &DatumGetJsonbP(params)->root, VARSIZE(DatumGetJsonbP(params)));
-	if (strlen(text) > MAX_RETURN_PARAMS)
+	if (text != NULL && strlen(text) > MAX_RETURN_PARAMS)
 		bad_argument(errmsg("params is longer than %d bytes", MAX_RETURN_PARAMS),
 					 errhint("Pass the parameters of the return address, and nothing else."));
 	return text;
+}
+
+char *
+arg_idempotency_key(FunctionCallInfo fcinfo, int n)
+{
+	char	   *key = arg_text(fcinfo, n);
+
+	if (key != NULL && (key[0] == '\0' || strlen(key) > MAX_KEY))
+		bad_argument(errmsg("idempotency_key %s", key[0] == '\0' ? "is empty" : "is longer than 255 bytes"),
+					 errhint("A key is a text of 1 to %d bytes that names this one wish, or null.", MAX_KEY));
+	return key;
+}
+
+char *
+arg_reason(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char	   *reason = arg_text(fcinfo, n);
+
+	if (reason != NULL && strlen(reason) > MAX_REASON)
+		bad_argument(errmsg("%s is longer than %d bytes", name, MAX_REASON),
+					 errhint("Say in a few words why."));
+	return reason;
+}
+
+char *
+arg_required_reason(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	char	   *reason = arg_reason(fcinfo, n, name);
+
+	if (reason == NULL || strspn(reason, " \t\r\n") == strlen(reason))
+		bad_argument(errmsg("%s is %s", name, reason == NULL ? "null" : "empty"),
+					 errhint("Say in a few words why: it is kept with your name."));
+	return reason;
+}
+
+int
+arg_word(FunctionCallInfo fcinfo, int n, const char *name, const char *const *words)
+{
+	char	   *word = arg_text(fcinfo, n);
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; words[i] != NULL; i++)
+	{
+		if (word != NULL && strcmp(word, words[i]) == 0)
+			return i;
+		appendStringInfo(&list, "%s%s", i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ", words[i]);
+	}
+	bad_argument(word == NULL ? errmsg("%s is null", name) :
+				 errmsg("%s \"%s\" is not known", name, brief(word)),
+				 errhint("Pass %s.", list.data));
 }

@@ -90,19 +90,20 @@ static Statement lock_orders_row = {
 };
 
 /*
- * Money in suspense: suspense_amount is in the session's currency only, what
- * came in another one is known by its entry and its open discrepancy.
+ * Money in suspense waits for a decision unless a refund moves it; what
+ * came in another currency is known by its open discrepancy.
  */
 static Statement look_again = {
 	.sql = "SELECT " PAYMENT_ROW_COLUMNS ", o.status::pg_catalog.text OPERATOR(pg_catalog.=) 'open', EXISTS ("
 	"SELECT FROM payflow.payment_sessions x"
 	" WHERE x.merchant OPERATOR(pg_catalog.=) o.merchant AND x.order_id OPERATOR(pg_catalog.=) o.order_id"
-	" AND (x.suspense_amount OPERATOR(pg_catalog.>) 0"
+	" AND (x.suspense_amount OPERATOR(pg_catalog.>) COALESCE((SELECT pg_catalog.sum(p.amount)"
+	" FROM payflow.operations p WHERE p.session_id OPERATOR(pg_catalog.=) x.session_id"
+	" AND p.currency OPERATOR(pg_catalog.=) x.currency AND p.source OPERATOR(pg_catalog.=) 'suspense'"
+	" AND p.status IN ('pending', 'sent', 'unknown')), 0)"
 	" OR EXISTS (SELECT FROM payflow.discrepancies d"
-	" WHERE d.session_id OPERATOR(pg_catalog.=) x.session_id AND d.status OPERATOR(pg_catalog.=) 'open')"
-	" AND EXISTS (SELECT FROM payflow.accounting_entries e"
-	" WHERE e.session_id OPERATOR(pg_catalog.=) x.session_id"
-	" AND e.entry_type OPERATOR(pg_catalog.=) 'unexpected_received')))"
+	" WHERE d.session_id OPERATOR(pg_catalog.=) x.session_id AND d.status OPERATOR(pg_catalog.=) 'open'"
+	" AND d.amount IS NOT NULL)))"
 	" FROM payflow.orders o"
 	" JOIN payflow.merchants m ON m.id OPERATOR(pg_catalog.=) o.merchant"
 	" LEFT JOIN payflow.payment_sessions s ON s.merchant OPERATOR(pg_catalog.=) o.merchant"

@@ -19,9 +19,6 @@
 #include "lib/error.h"
 #include "shared/shared.h"
 
-/* On a standby nobody tells the waiters: how long a sleep lasts there. */
-#define STANDBY_NAP_MS 250
-
 typedef enum Until
 {
 	UNTIL_SETTLED,				/* no longer in progress */

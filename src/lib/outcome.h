@@ -27,6 +27,8 @@ typedef enum OutcomeKind
 	OUTCOME_DECLINED,
 	OUTCOME_EXPIRED,
 	OUTCOME_CANCELED,
+	OUTCOME_CAPTURE_FAILED,		/* the bank took a capture back: authorized again, or nothing */
+	OUTCOME_TOLD,				/* says nothing of the payment's status: only what its refunds and disputes say */
 	/* absences: count only with the lease token of the row */
 	OUTCOME_PENDING,
 	OUTCOME_NOT_FOUND,
@@ -38,10 +40,18 @@ typedef enum OutcomeKind
 	/* decided here, without a call */
 	OUTCOME_NEVER_SENT_LAPSED,	/* session_ttl is over and Register was never sent */
 	OUTCOME_UNREACHABLE_SETTING,	/* server dropped, secret missing, account or endpoint changed */
+	OUTCOME_DUE,				/* the alarm of an operation that needs no call */
+	/* wishes and decisions of people, in their transaction, which has locked order and session */
+	OUTCOME_CANCEL_ASKED,
+	OUTCOME_CAPTURE_ASKED,
+	OUTCOME_REFUND_ASKED,
+	OUTCOME_REFUND_DECIDED,		/* settle_refund() */
+	OUTCOME_DISCREPANCY_DECIDED,	/* resolve_discrepancy() */
 	OUTCOME_KIND_COUNT
 } OutcomeKind;
 
-#define outcome_is_fact(kind) ((kind) <= OUTCOME_CANCELED)
+#define outcome_is_fact(kind) ((kind) <= OUTCOME_TOLD)
+#define outcome_is_wish(kind) ((kind) >= OUTCOME_CANCEL_ASKED)
 
 /* a call that brought no usable answer: what counts as a provider's failure */
 #define outcome_is_failure(kind) \
@@ -75,6 +85,7 @@ typedef struct ProviderTerms
 	LookupKind	lookup;
 	bool		has_keys;		/* Register takes an idempotency key */
 	bool		can_expire;		/* the provider can be told to expire a payment */
+	bool		names_refunds;	/* a payment lists its refunds by our reference */
 	Interval	key_validity;	/* how long a key is surely remembered */
 	Interval	session_ttl;	/* lifetime of a payment that nobody pays */
 	Interval	grace;
@@ -87,6 +98,31 @@ typedef struct ProviderTerms
 	int			n_poll_intervals;	/* at least 1 */
 	Interval	poll_intervals[MAX_POLL_INTERVALS];
 } ProviderTerms;
+
+typedef enum MovementStatus
+{
+	MOVEMENT_PENDING,
+	MOVEMENT_SUCCEEDED,
+	MOVEMENT_FAILED,
+} MovementStatus;
+
+/* a refund as the provider names it */
+typedef struct ProviderRefund
+{
+	const char *id;				/* the provider's */
+	const char *reference;		/* ours: an operation's id; NULL: none */
+	int64		amount;
+	MovementStatus status;
+	const char *failure_message;	/* NULL: not told */
+} ProviderRefund;
+
+/* a dispute as the provider names it */
+typedef struct ProviderDispute
+{
+	const char *id;
+	int64		amount;			/* taken from us */
+	int64		won;			/* of it given back */
+} ProviderDispute;
 
 /*
  * Strings belong to the caller's memory context and are valid UTF-8 turned
@@ -127,6 +163,26 @@ typedef struct Outcome
 	TimestampTz event_at;		/* the provider's time of it; 0: not told */
 	TimestampTz provider_expires_at;	/* 0: not told */
 	int64		retry_after;	/* microseconds to wait as told; -1: not told */
+	ProviderRefund *refunds;
+	int			n_refunds;
+	bool		refunds_complete;	/* the list has all refunds of the payment */
+	ProviderDispute *disputes;
+	int			n_disputes;
+	bool		disputes_complete;
+
+	/* the operation whose call it was, or that a person speaks of */
+	bool		has_operation;
+	pg_uuid_t	operation_id;
+
+	/* wishes and decisions of people */
+	const char *event;			/* the journal's word for it; NULL: the call's */
+	bool		never_sent_is_believed;	/* with CANCEL_ASKED */
+	int64		wished_amount;	/* capture, refund */
+	const char *reason;
+	const char *wished_receipt; /* JSON text or NULL */
+	bool		decided_success;	/* REFUND_DECIDED: it succeeded */
+	int64		discrepancy_id;
+	const char *resolution;		/* accept, refund, write_off, no_money */
 
 	/* an ask that was served by it */
 	bool		payer_returned;

@@ -10,80 +10,21 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "utils/builtins.h"
-#include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "lib/compat.h"
 #include "lib/payment_row.h"
-
-/* the columns of one tuple, taken one after the other */
-typedef struct Reader
-{
-	Datum	   *values;
-	bool	   *nulls;
-	int			next;
-} Reader;
-
-static char *
-next_text(Reader *reader)
-{
-	int			i = reader->next++;
-
-	return reader->nulls[i] ? NULL : TextDatumGetCString(reader->values[i]);
-}
-
-static int64
-next_int64(Reader *reader)
-{
-	int			i = reader->next++;
-
-	return reader->nulls[i] ? 0 : DatumGetInt64(reader->values[i]);
-}
-
-static bool
-next_bool(Reader *reader)
-{
-	int			i = reader->next++;
-
-	return reader->nulls[i] ? false : DatumGetBool(reader->values[i]);
-}
-
-static TimestampTz
-next_time(Reader *reader)
-{
-	int			i = reader->next++;
-
-	return reader->nulls[i] ? 0 : DatumGetTimestampTz(reader->values[i]);
-}
-
-static Interval *
-next_interval(Reader *reader)
-{
-	int			i = reader->next++;
-	Interval   *copy;
-
-	if (reader->nulls[i])
-		return NULL;
-	copy = palloc_object(Interval);
-	*copy = *DatumGetIntervalP(reader->values[i]);
-	return copy;
-}
+#include "lib/tuple_reader.h"
 
 PaymentRow *
 payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 {
 	PaymentRow *row = palloc0_object(PaymentRow);
-	Reader		reader;
-	int			i;
+	TupleReader reader = read_tuple(tuple, tupdesc, 0);
+	pg_uuid_t	paid_session_id;
 
 	Assert(tupdesc->natts >= PAYMENT_ROW_NCOLUMNS);
-	reader.values = palloc_array(Datum, tupdesc->natts);
-	reader.nulls = palloc_array(bool, tupdesc->natts);
-	reader.next = 0;
-	heap_deform_tuple(tuple, tupdesc, reader.values, reader.nulls);
-
-	row->session_id = *DatumGetUUIDP(reader.values[reader.next++]);
+	(void) next_uuid(&reader, &row->session_id);
 	row->merchant = next_text(&reader);
 	row->order_id = next_text(&reader);
 	row->amount = next_int64(&reader);
@@ -95,7 +36,7 @@ payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 	row->next_action_at = next_time(&reader);
 	row->lease_until = next_time(&reader);
 	row->lease_token = next_int64(&reader);
-	row->attempts = DatumGetInt32(reader.values[reader.next++]);
+	row->attempts = next_int32(&reader);
 	row->expiring = next_bool(&reader);
 	row->repeat_due = next_bool(&reader);
 	row->expires_at = next_time(&reader);
@@ -111,9 +52,11 @@ payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 	row->captured_amount = next_int64(&reader);
 	row->refunded_amount = next_int64(&reader);
 	row->disputed_amount = next_int64(&reader);
+	row->reversed_amount = next_int64(&reader);
 	row->suspense_amount = next_int64(&reader);
 	row->reserved_amount = next_int64(&reader);
 	row->refundable_amount = next_int64(&reader);
+	row->cancel_lost = next_bool(&reader);
 	row->provider_payment_id = next_text(&reader);
 	row->provider_status = next_text(&reader);
 	row->redirect_url = next_text(&reader);
@@ -127,9 +70,8 @@ payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 	row->receipt = next_text(&reader);
 	row->return_params = next_text(&reader);
 	row->order_status = order_status_from_name(next_text(&reader));
-	i = reader.next++;
-	row->order_receipt_is_ours = !reader.nulls[i] &&
-		memcmp(DatumGetUUIDP(reader.values[i]), &row->session_id, UUID_LEN) == 0;
+	row->order_receipt_is_ours = next_uuid(&reader, &paid_session_id) &&
+		memcmp(&paid_session_id, &row->session_id, UUID_LEN) == 0;
 	row->form_timeout = next_interval(&reader);
 	row->return_timeout = next_interval(&reader);
 	row->authentication_timeout = next_interval(&reader);

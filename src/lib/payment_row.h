@@ -16,6 +16,7 @@
 #include "datatype/timestamp.h"
 #include "utils/uuid.h"
 
+#include "lib/operation_row.h"
 #include "lib/vocabulary.h"
 
 /* 0 stands for a null time, NULL for a null string */
@@ -49,9 +50,11 @@ typedef struct PaymentRow
 	int64		captured_amount;
 	int64		refunded_amount;
 	int64		disputed_amount;
+	int64		reversed_amount;
 	int64		suspense_amount;
 	int64		reserved_amount;
 	int64		refundable_amount;
+	bool		cancel_lost;
 	char	   *provider_payment_id;
 	char	   *provider_status;
 	char	   *redirect_url;
@@ -71,6 +74,12 @@ typedef struct PaymentRow
 	Interval   *form_timeout;
 	Interval   *return_timeout;
 	Interval   *authentication_timeout;
+
+	/*
+	 * A call about an operation of the session: then lease and attempts above
+	 * are the operation's.  NULL: about the session itself.
+	 */
+	OperationRow *operation;
 } PaymentRow;
 
 /*
@@ -82,8 +91,8 @@ typedef struct PaymentRow
 	"s.capture, s.status::pg_catalog.text, s.stage::pg_catalog.text, s.next_action_at, s.lease_until, s.lease_token, " \
 	"s.attempts, s.expiring, s.repeat_due, s.expires_at, s.provider_expires_at, s.first_sent_at, s.answered_at, " \
 	"s.unresolved_since, s.redirected_at, s.returned_at, s.created_at, s.updated_at, s.authorized_amount, " \
-	"s.captured_amount, s.refunded_amount, s.disputed_amount, s.suspense_amount, s.reserved_amount, " \
-	"s.refundable_amount, s.provider_payment_id, s.provider_status, s.redirect_url, s.failure_code, " \
+	"s.captured_amount, s.refunded_amount, s.disputed_amount, s.reversed_amount, s.suspense_amount, " \
+	"s.reserved_amount, s.refundable_amount, s.cancel_lost, s.provider_payment_id, s.provider_status, s.redirect_url, s.failure_code, " \
 	"s.failure_message, s.endpoint, s.account, s.return_url, s.description, s.customer::pg_catalog.text, " \
 	"s.receipt::pg_catalog.text, s.return_params::pg_catalog.text, o.status::pg_catalog.text, " \
 	"o.paid_session_id, m.form_timeout, m.return_timeout, m.authentication_timeout"
@@ -103,6 +112,6 @@ typedef struct PaymentRow
 extern PaymentRow *payment_row_read(HeapTuple tuple, TupleDesc tupdesc);
 
 /* How many columns that is: what a statement adds to them comes after. */
-#define PAYMENT_ROW_NCOLUMNS 48
+#define PAYMENT_ROW_NCOLUMNS 50
 
 #endif							/* PAYFLOW_PAYMENT_ROW_H */

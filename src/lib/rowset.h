@@ -28,12 +28,15 @@
 #define UNNEST_2 UNNEST(1) ", " UNNEST(2)
 #define UNNEST_3 UNNEST_2 ", " UNNEST(3)
 #define UNNEST_4 UNNEST_3 ", " UNNEST(4)
-#define UNNEST_9 UNNEST_4 ", " UNNEST(5) ", " UNNEST(6) ", " UNNEST(7) ", " UNNEST(8) ", " UNNEST(9)
+#define UNNEST_5 UNNEST_4 ", " UNNEST(5)
+#define UNNEST_9 UNNEST_5 ", " UNNEST(6) ", " UNNEST(7) ", " UNNEST(8) ", " UNNEST(9)
 #define UNNEST_10 UNNEST_9 ", " UNNEST(10)
-#define UNNEST_20 UNNEST_10 ", " UNNEST(11) ", " UNNEST(12) ", " UNNEST(13) ", " UNNEST(14) ", " UNNEST(15) ", " \
-	UNNEST(16) ", " UNNEST(17) ", " UNNEST(18) ", " UNNEST(19) ", " UNNEST(20)
-#define UNNEST_28 UNNEST_20 ", " UNNEST(21) ", " UNNEST(22) ", " UNNEST(23) ", " UNNEST(24) ", " UNNEST(25) ", " \
-	UNNEST(26) ", " UNNEST(27) ", " UNNEST(28)
+#define UNNEST_11 UNNEST_10 ", " UNNEST(11)
+#define UNNEST_12 UNNEST_11 ", " UNNEST(12)
+#define UNNEST_15 UNNEST_12 ", " UNNEST(13) ", " UNNEST(14) ", " UNNEST(15)
+#define UNNEST_17 UNNEST_15 ", " UNNEST(16) ", " UNNEST(17)
+#define UNNEST_28 UNNEST_17 ", " UNNEST(18) ", " UNNEST(19) ", " UNNEST(20) ", " UNNEST(21) ", " UNNEST(22) ", " \
+	UNNEST(23) ", " UNNEST(24) ", " UNNEST(25) ", " UNNEST(26) ", " UNNEST(27) ", " UNNEST(28)
 
 typedef struct RowSet RowSet;
 

@@ -49,6 +49,26 @@ static const char *const call_names[CALL_COUNT] = {
 	[CALL_FIND] = "find",
 	[CALL_GET] = "get",
 	[CALL_EXPIRE] = "expire",
+	[CALL_CAPTURE] = "capture",
+	[CALL_CANCEL] = "cancel",
+	[CALL_REFUND] = "refund",
+};
+
+static const char *const operation_kind_names[OPERATION_KIND_COUNT] = {
+	[OPERATION_CAPTURE] = "capture",
+	[OPERATION_REVERSE] = "reverse",
+	[OPERATION_VOID] = "void",
+	[OPERATION_REFUND] = "refund",
+	[OPERATION_ACCEPT] = "accept",
+	[OPERATION_AFTER_LOOK] = "after_look",
+};
+
+static const char *const operation_status_names[OPERATION_STATUS_COUNT] = {
+	[OPERATION_PENDING] = "pending",
+	[OPERATION_SENT] = "sent",
+	[OPERATION_SUCCEEDED] = "succeeded",
+	[OPERATION_FAILED] = "failed",
+	[OPERATION_UNKNOWN] = "unknown",
 };
 
 static const char *const queue_names[QUEUE_COUNT] = {
@@ -65,6 +85,8 @@ static const char *const outcome_names[OUTCOME_KIND_COUNT] = {
 	[OUTCOME_DECLINED] = "declined",
 	[OUTCOME_EXPIRED] = "expired",
 	[OUTCOME_CANCELED] = "canceled",
+	[OUTCOME_CAPTURE_FAILED] = "capture_failed",
+	[OUTCOME_TOLD] = "told",
 	[OUTCOME_PENDING] = "pending",
 	[OUTCOME_NOT_FOUND] = "not_found",
 	[OUTCOME_REFUSED] = "refused",
@@ -74,6 +96,12 @@ static const char *const outcome_names[OUTCOME_KIND_COUNT] = {
 	[OUTCOME_UNAUTHORIZED] = "unauthorized",
 	[OUTCOME_NEVER_SENT_LAPSED] = "never_sent_lapsed",
 	[OUTCOME_UNREACHABLE_SETTING] = "unreachable_setting",
+	[OUTCOME_DUE] = "due",
+	[OUTCOME_CANCEL_ASKED] = "cancel_asked",
+	[OUTCOME_CAPTURE_ASKED] = "capture_asked",
+	[OUTCOME_REFUND_ASKED] = "refund_asked",
+	[OUTCOME_REFUND_DECIDED] = "refund_decided",
+	[OUTCOME_DISCREPANCY_DECIDED] = "discrepancy_decided",
 };
 
 static int
@@ -126,6 +154,30 @@ order_status_from_name(const char *name)
 }
 
 const char *
+operation_kind_name(OperationKind kind)
+{
+	return operation_kind_names[kind];
+}
+
+OperationKind
+operation_kind_from_name(const char *name)
+{
+	return (OperationKind) value_of(operation_kind_names, OPERATION_KIND_COUNT, name, "operation kind");
+}
+
+const char *
+operation_status_name(OperationStatus status)
+{
+	return operation_status_names[status];
+}
+
+OperationStatus
+operation_status_from_name(const char *name)
+{
+	return (OperationStatus) value_of(operation_status_names, OPERATION_STATUS_COUNT, name, "operation status");
+}
+
+const char *
 call_name(CallKind call)
 {
 	return call_names[call];
@@ -151,6 +203,9 @@ call_queue(CallKind call)
 		case CALL_REGISTER:
 			return QUEUE_PAYMENTS;
 		case CALL_EXPIRE:
+		case CALL_CAPTURE:
+		case CALL_CANCEL:
+		case CALL_REFUND:
 			return QUEUE_MONEY;
 		default:
 			return QUEUE_STATUS;

@@ -55,8 +55,33 @@ typedef enum CallKind
 	CALL_FIND,					/* status by our reference */
 	CALL_GET,					/* status by the provider's id */
 	CALL_EXPIRE,
+	CALL_CAPTURE,
+	CALL_CANCEL,
+	CALL_REFUND,
 	CALL_COUNT
 } CallKind;
+
+/* commands that move money after Register, each a row of operations */
+typedef enum OperationKind
+{
+	OPERATION_CAPTURE,
+	OPERATION_REVERSE,			/* of a session that is being canceled */
+	OPERATION_VOID,				/* of an authorization that nobody wants */
+	OPERATION_REFUND,
+	OPERATION_ACCEPT,			/* unexpected money waits to become the order's receipt */
+	OPERATION_AFTER_LOOK,		/* a session ended unproven: go on asking */
+	OPERATION_KIND_COUNT
+} OperationKind;
+
+typedef enum OperationStatus
+{
+	OPERATION_PENDING,			/* surely not sent */
+	OPERATION_SENT,				/* may have reached the provider */
+	OPERATION_SUCCEEDED,
+	OPERATION_FAILED,
+	OPERATION_UNKNOWN,			/* cannot be proven, a person may decide */
+	OPERATION_STATUS_COUNT
+} OperationStatus;
 
 typedef enum Queue
 {
@@ -74,6 +99,9 @@ typedef enum Queue
 #define status_in_progress(status) \
 	((status) == STATUS_REGISTERING || (status) == STATUS_UNKNOWN || (status) == STATUS_CANCELING)
 
+#define operation_is_settled(status) \
+	((status) == OPERATION_SUCCEEDED || (status) == OPERATION_FAILED)
+
 /*
  * Names to and from values.  The *_from_name functions raise XX000-free
  * errors: ERRCODE_DATA_CORRUPTED when the word is none of ours, which only a
@@ -85,6 +113,10 @@ extern const char *stage_name(SessionStage stage);
 extern SessionStage stage_from_name(const char *name);
 extern const char *order_status_name(OrderStatus status);
 extern OrderStatus order_status_from_name(const char *name);
+extern const char *operation_kind_name(OperationKind kind);
+extern OperationKind operation_kind_from_name(const char *name);
+extern const char *operation_status_name(OperationStatus status);
+extern OperationStatus operation_status_from_name(const char *name);
 extern const char *call_name(CallKind call);
 extern const char *queue_name(Queue queue);
 

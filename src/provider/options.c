@@ -321,6 +321,17 @@ read_choice(const ProviderOption *option, const char *value, int *result)
 }
 
 static const char *
+read_flag(const char *value, bool *result)
+{
+	bool		yes = pg_strcasecmp(value, "yes") == 0;
+
+	if (!yes && pg_strcasecmp(value, "no") != 0)
+		return "It must be one of: yes, no.";
+	*result = yes;
+	return NULL;
+}
+
+static const char *
 read_option(const ProviderOption *option, const char *value, Provider *provider)
 {
 	char	   *unread;
@@ -352,6 +363,8 @@ read_option(const ProviderOption *option, const char *value, Provider *provider)
 			return read_poll_intervals(value, place);
 		case OPTION_CHOICE:
 			return read_choice(option, value, place);
+		case OPTION_FLAG:
+			return read_flag(value, place);
 	}
 	pg_unreachable();
 }

@@ -29,6 +29,7 @@ typedef enum OptionType
 	OPTION_INTERVAL,			/* Interval */
 	OPTION_POLL_INTERVALS,		/* of ProviderTerms */
 	OPTION_CHOICE,				/* an enum: one of the choices */
+	OPTION_FLAG,				/* bool: yes or no */
 } OptionType;
 
 typedef struct OptionChoice

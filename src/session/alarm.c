@@ -74,17 +74,23 @@ poll_at(TimestampTz now, const ProviderTerms *terms, int attempt)
 }
 
 bool
-register_key_is_valid(const PaymentRow *payment, const ProviderTerms *terms, TimestampTz now)
+key_is_remembered(TimestampTz first_sent_at, const ProviderTerms *terms, TimestampTz now)
 {
 	TimestampTz end;
 
-	if (payment->first_sent_at == 0)
-		return true;
 	if (!terms->has_keys)
 		return false;
 	/* the repeat itself may take its whole time before the provider looks at the key */
 	end = time_plus(time_plus(now, &terms->connect_timeout), &terms->timeout);
-	return end < time_plus(payment->first_sent_at, &terms->key_validity);
+	return end < time_plus(first_sent_at, &terms->key_validity);
+}
+
+bool
+register_key_is_valid(const PaymentRow *payment, const ProviderTerms *terms, TimestampTz now)
+{
+	if (payment->first_sent_at == 0)
+		return true;
+	return key_is_remembered(payment->first_sent_at, terms, now);
 }
 
 TimestampTz

@@ -35,7 +35,8 @@ typedef struct Work
 	int			n;
 	PaymentRow **payments;
 	const Outcome **outcomes;
-	const LockedOrder **orders;
+	LockedOrder **orders;
+	Books	  **books;
 	pg_uuid_t **id_taken_by;	/* NULL: the payment id is ours, or not told */
 	Effects    *effects;
 } Work;
@@ -160,14 +161,49 @@ update_sessions(const Work *work)
 		elog(ERROR, "a locked payment session could not be updated");
 }
 
+/* what of a session's row changes only when money has gone back */
+static Statement write_returns = {
+	.sql = "UPDATE payflow.payment_sessions s SET refunded_amount = u.refunded_amount, "
+	"disputed_amount = u.disputed_amount, reversed_amount = u.reversed_amount, cancel_lost = u.cancel_lost "
+	"FROM ROWS FROM (" UNNEST_5 ") AS u(session_id, refunded_amount, disputed_amount, reversed_amount, cancel_lost) "
+	"WHERE s.session_id OPERATOR(pg_catalog.=) u.session_id",
+	.nargs = 5,
+	.argtypes = {UUIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT8ARRAYOID, BOOLARRAYOID},
+};
+
+static void
+update_returns(const Work *work)
+{
+	static const Oid types[] = {UUIDOID, INT8OID, INT8OID, INT8OID, BOOLOID};
+	RowSet	   *rows = rowset_make(types, lengthof(types), work->n);
+	Datum		values[lengthof(types)];
+
+	for (int i = 0; i < work->n; i++)
+	{
+		const PaymentRow *p = work->payments[i];
+
+		if (!work->effects[i].returns_changed)
+			continue;
+		put_uuid(rows, &p->session_id);
+		put_int64(rows, p->refunded_amount);
+		put_int64(rows, p->disputed_amount);
+		put_int64(rows, p->reversed_amount);
+		put_bool(rows, p->cancel_lost);
+	}
+	if (rowset_count(rows) == 0)
+		return;
+	rowset_arrays(rows, values);
+	(void) run(&write_returns, values, NULL);
+}
+
 static bool
 same_uuid(const pg_uuid_t *a, const pg_uuid_t *b)
 {
 	return memcmp(a, b, UUID_LEN) == 0;
 }
 
-static const LockedOrder *
-order_of(const PaymentRow *payment, const LockedOrder *orders, int n)
+static LockedOrder *
+order_of(const PaymentRow *payment, LockedOrder *orders, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -204,7 +240,7 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 	for (uint64 row = 0; row < found; row++)
 	{
 		PaymentRow *payment = payment_row_read(SPI_tuptable->vals[row], SPI_tuptable->tupdesc);
-		const LockedOrder *order = order_of(payment, orders, n_orders);
+		LockedOrder *order = order_of(payment, orders, n_orders);
 
 		for (int i = 0; i < n; i++)
 		{
@@ -233,6 +269,68 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 	}
 }
 
+/* Whether the outcome may bring money that nobody expected: then the merchant's policy decides about it. */
+static bool
+may_be_unexpected(const PaymentRow *payment, const Outcome *outcome)
+{
+	return outcome->captured > 0 &&
+		(status_is_final(payment->status) || payment->manual_capture || outcome->captured != payment->amount ||
+		 payment->order_status != ORDER_OPEN ||
+		 (outcome->currency[0] != '\0' && strcmp(outcome->currency, payment->currency) != 0));
+}
+
+/*
+ * Reads the books of those sessions that have some, and locks their
+ * operations.  What somebody holds an operation of is taken out of the work.
+ */
+static void
+read_books(Work *work, Outcome **outcomes, int n, ApplyResult *results, bool wait)
+{
+	pg_uuid_t  *ids = palloc_array(pg_uuid_t, work->n);
+	Books	  **wanted = palloc_array(Books *, work->n);
+	int			n_wanted = 0;
+	int			kept = 0;
+
+	for (int i = 0; i < work->n; i++)
+	{
+		const Outcome *outcome = work->outcomes[i];
+		Books	   *books = palloc0_object(Books);
+
+		work->books[i] = books;
+		if (books_needed(work->payments[i], outcome))
+		{
+			ids[n_wanted] = work->payments[i]->session_id;
+			wanted[n_wanted++] = books;
+		}
+	}
+	books_read(ids, wanted, n_wanted, wait);
+
+	for (int i = 0; i < work->n; i++)
+	{
+		if (work->books[i]->held_elsewhere)
+		{
+			for (int j = 0; j < n; j++)
+			{
+				if (outcomes[j] == work->outcomes[i])
+					results[j] = APPLY_BUSY;
+			}
+			continue;
+		}
+		work->payments[kept] = work->payments[i];
+		work->outcomes[kept] = work->outcomes[i];
+		work->orders[kept] = work->orders[i];
+		work->books[kept++] = work->books[i];
+	}
+	work->n = kept;
+	for (int i = 0; i < work->n; i++)
+	{
+		if (work->outcomes[i]->kind == OUTCOME_DISCREPANCY_DECIDED)
+			work->books[i]->discrepancy = read_discrepancy(work->outcomes[i]->discrepancy_id);
+		if (may_be_unexpected(work->payments[i], work->outcomes[i]))
+			work->books[i]->late_payment = read_late_payment(work->payments[i]->merchant);
+	}
+}
+
 static void
 put_ref(RowSet *rows, const PaymentRow *payment, const char *id)
 {
@@ -258,7 +356,7 @@ claim_payment_ids(Work *work)
 		const PaymentRow *payment = work->payments[i];
 		const char *id = work->outcomes[i]->provider_payment_id;
 
-		if (id == NULL || !outcome_counts(payment, work->outcomes[i]))
+		if (id == NULL || !outcome_counts(payment, work->books[i], work->outcomes[i]))
 			continue;
 		if (payment->provider_payment_id != NULL && strcmp(payment->provider_payment_id, id) == 0)
 			continue;
@@ -296,49 +394,8 @@ static void
 decide_all(Work *work, TimestampTz now)
 {
 	for (int i = 0; i < work->n; i++)
-	{
-		PaymentRow *payment = work->payments[i];
-		const Outcome *outcome = work->outcomes[i];
-		int64		foreign_suspense = 0;
-
-		if (outcome->captured > 0 && outcome->currency[0] != '\0' &&
-			strcmp(outcome->currency, payment->currency) != 0)
-			foreign_suspense = ledger_suspense_of(&payment->session_id, outcome->currency);
-		session_decide(payment, work->orders[i], outcome, work->id_taken_by[i], foreign_suspense, now,
-					   &work->effects[i]);
-	}
-}
-
-/*
- * What we expected and what the provider says, for the person who decides.
- */
-static void
-write_discrepancy(const PaymentRow *payment, const Outcome *outcome, const char *kind)
-{
-	StringInfoData expected;
-	StringInfoData actual;
-
-	initStringInfo(&expected);
-	json_open_object(&expected);
-	json_put_int64(&expected, "amount", payment->amount);
-	json_put_string(&expected, "currency", payment->currency);
-	json_close_object(&expected);
-
-	initStringInfo(&actual);
-	json_open_object(&actual);
-	if (outcome->captured >= 0)
-		json_put_int64(&actual, "captured", outcome->captured);
-	if (outcome->authorized >= 0)
-		json_put_int64(&actual, "authorized", outcome->authorized);
-	if (outcome->refunded > 0)
-		json_put_int64(&actual, "refunded", outcome->refunded);
-	if (outcome->disputed > 0)
-		json_put_int64(&actual, "disputed", outcome->disputed);
-	json_put_string(&actual, "currency", outcome->currency[0] != '\0' ? outcome->currency : NULL);
-	json_put_string(&actual, "provider_payment_id", outcome->provider_payment_id);
-	json_close_object(&actual);
-
-	open_discrepancy(kind, &payment->session_id, payment->provider, expected.data, actual.data);
+		session_decide(work->payments[i], work->orders[i], work->books[i], work->outcomes[i], work->id_taken_by[i],
+					   now, &work->effects[i]);
 }
 
 static int
@@ -374,15 +431,17 @@ raise_alerts(const Work *work)
 static void
 write_all(Work *work, TimestampTz now)
 {
+	/* first what has gone back: a completed session has captured money, or had it */
+	update_returns(work);
 	update_sessions(work);
+	write_findings(work->payments, work->outcomes, work->effects, work->n);
+	write_facts(work->payments, work->effects, work->n);
+	/* before operations: a refund of money in suspense is bound to what is there */
+	ledger_book(work->payments, work->effects, work->n, now);
+	write_operations(work->payments, work->outcomes, work->effects, work->n, now);
 	orders_follow(work->payments, work->effects, work->n);
-	for (int i = 0; i < work->n; i++)
-	{
-		if (work->effects[i].discrepancy != NULL)
-			write_discrepancy(work->payments[i], work->outcomes[i], work->effects[i].discrepancy);
-	}
+	settle_findings(work->payments, work->outcomes, work->effects, work->n);
 	journal_outcomes(work->payments, work->outcomes, work->effects, work->n, now);
-	ledger_book(work->payments, work->outcomes, work->effects, work->n, now);
 	raise_alerts(work);
 }
 
@@ -411,8 +470,8 @@ notify_changes(const Work *work)
 	}
 }
 
-void
-session_apply(Outcome **outcomes, int n, ApplyResult *results)
+static void
+apply(Outcome **outcomes, int n, ApplyResult *results, bool wait)
 {
 	Work		work = {.n = 0};
 	TimestampTz now = GetCurrentTimestamp();
@@ -421,15 +480,47 @@ session_apply(Outcome **outcomes, int n, ApplyResult *results)
 		return;
 	work.payments = palloc_array(PaymentRow *, n);
 	work.outcomes = palloc_array(const Outcome *, n);
-	work.orders = palloc_array(const LockedOrder *, n);
+	work.orders = palloc_array(LockedOrder *, n);
+	work.books = palloc_array(Books *, n);
 	work.id_taken_by = palloc0_array(pg_uuid_t *, n);
 	work.effects = palloc0_array(Effects, n);
 
 	lock_all(outcomes, n, results, &work);
+	read_books(&work, outcomes, n, results, wait);
 	if (work.n == 0)
 		return;
 	claim_payment_ids(&work);
 	decide_all(&work, now);
 	write_all(&work, now);
 	notify_changes(&work);
+}
+
+void
+session_apply(Outcome **outcomes, int n, ApplyResult *results)
+{
+	apply(outcomes, n, results, false);
+}
+
+void
+session_apply_wish(Outcome *wish)
+{
+	ApplyResult result;
+
+	apply(&wish, 1, &result, true);
+	if (result != APPLY_DONE)
+		elog(ERROR, "a wish for a payment session that is not locked");
+}
+
+void
+outcome_init(Outcome *outcome, const pg_uuid_t *session_id, const ProviderTerms *terms, const char *source)
+{
+	memset(outcome, 0, sizeof(*outcome));
+	outcome->session_id = *session_id;
+	outcome->terms = terms;
+	outcome->source = source;
+	outcome->authorized = -1;
+	outcome->captured = -1;
+	outcome->refunded = -1;
+	outcome->disputed = -1;
+	outcome->retry_after = -1;
 }

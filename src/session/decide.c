@@ -40,7 +40,7 @@ deadline_passed(Decision *d)
 		return false;
 	if (time_plus(lifetime_end, &d->terms->grace) <= o->sent_at)
 	{
-		end_session(d, STATUS_FAILED, "expired");
+		end_session_unproven(d, STATUS_FAILED, "expired");
 		return true;
 	}
 	if ((p->expires_at == 0 || p->expires_at > o->sent_at) && lifetime_end > o->sent_at)
@@ -63,6 +63,11 @@ decide_pending(Decision *d)
 		alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
 	if (status_is_final(p->status))
 		return;
+	if (p->status == STATUS_CANCELING)
+	{
+		decide_canceling(d);
+		return;
+	}
 	if (o->kind == OUTCOME_ATTEMPT_DECLINED)
 	{
 		p->failure_code = pstrdup(o->failure_code ? o->failure_code : "declined");
@@ -138,10 +143,12 @@ decide_not_found(Decision *d)
 	if (p->status == STATUS_CANCELING)
 	{
 		if (provable_until <= asked_at)
-			end_session(d, STATUS_CANCELED, NULL);
+			end_session_unproven(d, STATUS_CANCELED, NULL);
 	}
-	else if ((proven && o->call != CALL_NONE) || provable_until <= asked_at)
+	else if (proven && o->call != CALL_NONE)
 		end_session(d, STATUS_FAILED, "not_found");
+	else if (provable_until <= asked_at)
+		end_session_unproven(d, STATUS_FAILED, "not_found");
 }
 
 /*
@@ -160,9 +167,14 @@ decide_refused(Decision *d)
 	if (o->call == CALL_REGISTER)
 	{
 		/* an earlier attempt may have arrived: then the refusal proves nothing */
-		if (p->status == STATUS_REGISTERING && o->mark_set)
+		if (o->mark_set && p->status == STATUS_REGISTERING)
 		{
 			end_session(d, STATUS_FAILED, "rejected");
+			return;
+		}
+		if (o->mark_set && p->status == STATUS_CANCELING && p->stage == STAGE_REGISTER)
+		{
+			end_session(d, STATUS_CANCELED, NULL);
 			return;
 		}
 		p->repeat_due = false;
@@ -191,13 +203,20 @@ decide_unanswered(Decision *d)
 			  backoff_until(d->now, p->attempts));
 	p->expiring = false;
 
-	if ((o->kind == OUTCOME_UNSENT || o->kind == OUTCOME_UNREACHABLE_SETTING) && o->mark_set &&
-		p->status == STATUS_REGISTERING)
+	if ((o->kind == OUTCOME_UNSENT || o->kind == OUTCOME_UNREACHABLE_SETTING) && o->mark_set)
 	{
-		/* nothing left this machine: nothing is fixed */
-		p->first_sent_at = 0;
-		p->endpoint = NULL;
-		p->account = NULL;
+		/* nothing left this machine: nothing is fixed, and what is to be canceled never began */
+		if (p->status == STATUS_CANCELING && p->stage == STAGE_REGISTER)
+		{
+			end_session(d, STATUS_CANCELED, NULL);
+			return;
+		}
+		if (p->status == STATUS_REGISTERING)
+		{
+			p->first_sent_at = 0;
+			p->endpoint = NULL;
+			p->account = NULL;
+		}
 	}
 	if (o->kind == OUTCOME_LOST && o->call == CALL_REGISTER)
 	{
@@ -286,7 +305,8 @@ note_last_seen(Decision *d)
 		p->provider_expires_at = o->provider_expires_at;
 		d->effects->changed = true;
 	}
-	if (is_answer(o) && o->sent_at > p->answered_at)
+	/* a refund's answer says nothing of how the payment stands */
+	if (is_answer(o) && o->kind != OUTCOME_TOLD && o->sent_at > p->answered_at)
 	{
 		p->answered_at = o->sent_at;
 		d->effects->changed = true;
@@ -356,6 +376,13 @@ release_lease(Decision *d)
 {
 	if (!d->has_lease)
 		return;
+	if (d->operation != NULL)
+	{
+		d->operation->lease_until = 0;
+		d->operation->lease_token = 0;
+		touch_operation(d, d->operation);
+		return;
+	}
 	d->payment->lease_until = 0;
 	d->payment->lease_token = 0;
 	d->effects->changed = true;
@@ -398,64 +425,93 @@ decide_by_kind(Decision *d)
 			if (d->payment->status == STATUS_REGISTERING)
 				end_session(d, STATUS_FAILED, "expired");
 			break;
-		case OUTCOME_KIND_COUNT:
+		case OUTCOME_CAPTURE_FAILED:
+			decide_capture_failed(d);
 			break;
+		default:
+			break;				/* tells of refunds and disputes only, or of an operation */
 	}
+}
+
+static void
+decide_by_answer(Decision *d)
+{
+	note_details(d);
+	if (!outcome_is_about_operation_only(d))
+		decide_by_kind(d);
+	compare_with_books(d);
+	decide_operation(d);
+	if (!d->outcome->has_operation)
+		note_resolution(d);
 }
 
 static void
 decide(Decision *d, const pg_uuid_t *id_taken_by)
 {
+	if (outcome_is_wish(d->outcome->kind))
+	{
+		decide_wish(d);
+		return;
+	}
 	release_lease(d);
 	if (id_taken_by != NULL)
 		refuse_taken_id(d, id_taken_by);
+	else if (d->outcome->foreign_reference && d->outcome->has_operation)
+		decide_operation(d);
 	else if (d->outcome->foreign_reference)
 		decide_foreign(d);
 	else
-	{
-		note_details(d);
-		decide_by_kind(d);
-		compare_totals(d);
-		note_resolution(d);
-	}
+		decide_by_answer(d);
+	decide_policies(d);
 }
 
 static bool
-has_lease(const PaymentRow *payment, const Outcome *outcome)
+has_lease(const PaymentRow *payment, const Books *books, const Outcome *outcome)
 {
-	return outcome->lease_token != 0 && outcome->lease_token == payment->lease_token;
+	const OperationRow *operation;
+
+	if (outcome->lease_token == 0)
+		return false;
+	if (!outcome->has_operation)
+		return outcome->lease_token == payment->lease_token;
+	operation = books_operation(books, &outcome->operation_id);
+	return operation != NULL && operation->lease_token == outcome->lease_token;
 }
 
 bool
-outcome_counts(const PaymentRow *payment, const Outcome *outcome)
+outcome_counts(const PaymentRow *payment, const Books *books, const Outcome *outcome)
 {
-	return outcome_is_fact(outcome->kind) || has_lease(payment, outcome);
+	return outcome_is_fact(outcome->kind) || outcome_is_wish(outcome->kind) ||
+		has_lease(payment, books, outcome);
 }
 
 void
-session_decide(PaymentRow *payment, const LockedOrder *order, const Outcome *outcome,
-			   const pg_uuid_t *id_taken_by, int64 foreign_suspense, TimestampTz now,
-			   Effects *effects)
+session_decide(PaymentRow *payment, LockedOrder *order, Books *books, const Outcome *outcome,
+			   const pg_uuid_t *id_taken_by, TimestampTz now, Effects *effects)
 {
 	Decision	d = {
 		.payment = payment,
 		.order = order,
+		.books = books,
 		.outcome = outcome,
 		.terms = outcome->terms,
 		.now = now,
-		.foreign_suspense = foreign_suspense,
-		.has_lease = has_lease(payment, outcome),
+		.operation = outcome->has_operation ? books_operation(books, &outcome->operation_id) : NULL,
+		.has_lease = has_lease(payment, books, outcome),
 		.effects = effects,
 	};
 
 	memset(effects, 0, sizeof(*effects));
 	effects->from = payment->status;
-	effects->stale = !outcome_counts(payment, outcome);
+	effects->stale = !outcome_counts(payment, books, outcome);
 	note_return(&d);			/* a fact of its own, whatever the answer is worth */
 	if (!effects->stale)
 		decide(&d, id_taken_by);
 	if (payment->status != effects->from)
 		effects->visible = true;
 	if (effects->visible)
+	{
 		payment->updated_at = now;
+		effects->changed = true;
+	}
 }

@@ -16,6 +16,7 @@
 
 #include "lib/outcome.h"
 #include "lib/payment_row.h"
+#include "session/books.h"
 
 typedef struct Alert
 {
@@ -24,6 +25,16 @@ typedef struct Alert
 	char	   *message;
 } Alert;
 
+/* a discrepancy to open */
+typedef struct Finding
+{
+	const char *kind;
+	int64		amount;			/* money in suspense that it is about; 0: none */
+	char		currency[CURRENCY_SIZE];
+	const char *resolution;		/* what the merchant's policy decides at once; NULL: a person shall */
+	OperationRow *operation;	/* that the policy leads to, or NULL */
+} Finding;
+
 /* what is to be written besides the session's row */
 typedef struct Effects
 {
@@ -31,10 +42,17 @@ typedef struct Effects
 	bool		changed;		/* the row is to be written */
 	bool		visible;		/* and callers can see a difference */
 	bool		stale;			/* an absence without the row's lease: nothing was applied */
-	bool		receipt;		/* book captured_amount as the order's receipt */
-	int64		unexpected;		/* book this much to suspense; 0: nothing */
-	char		unexpected_currency[4];
-	const char *discrepancy;	/* kind of the discrepancy to open; NULL: none */
+	bool		returns_changed;	/* the row's totals of money that went back are to be written */
+	bool		receipt;		/* completed: captured_amount is the order's receipt */
+	bool		accepted;		/* late money has become the order's receipt */
+	bool		order_follows;	/* the order's status is to be derived anew */
+	List	   *operations;		/* of OperationRow *, new or changed */
+	List	   *facts;			/* of ProviderFact *, new */
+	List	   *entries;		/* of LedgerEntry *, to be booked */
+	List	   *findings;		/* of Finding * */
+	const char *suspense_gone;	/* nothing of this currency is left in suspense: nothing waits for a decision */
+	List	   *reopened;		/* of OperationRow *, whose discrepancies wait for a decision again */
+	List	   *refunded_instead;	/* of OperationRow *, accepts whose money goes back after all */
 	List	   *alerts;			/* of Alert * */
 } Effects;
 
@@ -43,26 +61,27 @@ typedef struct LockedOrder
 {
 	char	   *merchant;
 	char	   *order_id;
+	int64		amount;
+	char	   *currency;
 	OrderStatus status;
 	bool		has_active;
 	pg_uuid_t	active_session_id;
 } LockedOrder;
 
 /*
- * Facts always count, absences only with the row's lease: who brings one after
- * another has taken the payment over is not to change anything.
+ * Facts always count, absences only with the lease of the session, or of the
+ * operation that they are about: who brings one after another has taken it
+ * over is not to change anything.
  */
-extern bool outcome_counts(const PaymentRow *payment, const Outcome *outcome);
+extern bool outcome_counts(const PaymentRow *payment, const Books *books, const Outcome *outcome);
 
 /*
- * Decides: changes the payment in place and fills the effects.
- * id_taken_by: the session that already has the provider's payment id, or
- * NULL.  foreign_suspense: what is booked to suspense for this session in the
- * outcome's currency where that is not the session's.
+ * Decides: changes the payment, its books and the order in place and fills the
+ * effects.  id_taken_by: the session that already has the provider's payment
+ * id, or NULL.
  */
-extern void session_decide(PaymentRow *payment, const LockedOrder *order, const Outcome *outcome,
-						   const pg_uuid_t *id_taken_by, int64 foreign_suspense, TimestampTz now,
-						   Effects *effects);
+extern void session_decide(PaymentRow *payment, LockedOrder *order, Books *books, const Outcome *outcome,
+						   const pg_uuid_t *id_taken_by, TimestampTz now, Effects *effects);
 
 extern void add_alert(Effects *effects, const char *severity, char *key, char *message);
 
@@ -73,19 +92,23 @@ extern TimestampTz stage_deadline(const PaymentRow *payment, const ProviderTerms
 
 /* order.c: locks the orders of these sessions, skipping those held elsewhere; n places */
 extern int	lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders);
-/* Writes what the sessions' steps mean to their orders. */
+/* Writes what the sessions' steps mean to their orders; after sessions and operations. */
 extern void orders_follow(PaymentRow **payments, const Effects *effects, int n);
 
 /* ledger.c: books what the effects say, accounts locked in id order */
-extern void ledger_book(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n,
-						TimestampTz now);
-/* Booked to suspense for a session in a currency. */
-extern int64 ledger_suspense_of(const pg_uuid_t *session_id, const char *currency);
+extern void ledger_book(PaymentRow **payments, const Effects *effects, int n, TimestampTz now);
 
 /* journal.c */
 extern void journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n,
 							 TimestampTz now);
-extern void journal_event(const pg_uuid_t *session_id, const char *source, const char *event,
-						  SessionStatus from, SessionStatus to, const char *detail);
+
+/* operations.c: writes operations and what the provider reports */
+extern void write_operations(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n,
+							 TimestampTz now);
+extern void write_facts(PaymentRow **payments, const Effects *effects, int n);
+
+/* discrepancies.c */
+extern void write_findings(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n);
+extern void settle_findings(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n);
 
 #endif							/* PAYFLOW_DECIDE_H */

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -20,22 +21,23 @@
 #include "lib/rowset.h"
 #include "lib/settings.h"
 #include "lib/spi.h"
+#include "lib/uuid.h"
 #include "session/decide.h"
 #include "session/session.h"
 
 static Statement add_attempts = {
 	.sql = "INSERT INTO payflow.journal (at, session_id, source, event, from_status, to_status, attempt, "
 	"http_status, duration, outcome, actor, detail) "
-	"SELECT $11, j.session_id, j.source, j.event, j.from_status, j.to_status, j.attempt, "
+	"SELECT $12, j.session_id, j.source, j.event, j.from_status, j.to_status, j.attempt, "
 	"NULLIF(j.http_status, 0), "
 	"CASE WHEN j.duration OPERATOR(pg_catalog.>=) 0 "
 	"THEN pg_catalog.make_interval(secs => j.duration OPERATOR(pg_catalog./) 1000000.0) END, "
-	"j.outcome, CURRENT_USER, j.detail::pg_catalog.jsonb "
-	"FROM ROWS FROM (" UNNEST_10 ") "
-	"AS j(session_id, source, event, from_status, to_status, attempt, http_status, duration, outcome, detail)",
-	.nargs = 11,
+	"j.outcome, COALESCE(j.actor, CURRENT_USER), j.detail::pg_catalog.jsonb "
+	"FROM ROWS FROM (" UNNEST_11 ") "
+	"AS j(session_id, source, event, from_status, to_status, attempt, http_status, duration, outcome, detail, actor)",
+	.nargs = 12,
 	.argtypes = {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
-	INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
+	INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
 };
 
 static Statement add_event = {
@@ -55,44 +57,109 @@ static Statement count_alert = {
 	.argtypes = {TEXTOID, TEXTOID, TEXTOID},
 };
 
-static Statement add_discrepancy = {
-	.sql = "INSERT INTO payflow.discrepancies (kind, session_id, provider, expected, actual) "
-	"SELECT $1, $2, $3, $4::pg_catalog.jsonb, $5::pg_catalog.jsonb "
-	"WHERE NOT EXISTS (SELECT FROM payflow.discrepancies d WHERE d.kind OPERATOR(pg_catalog.=) $1 "
-	"AND d.session_id OPERATOR(pg_catalog.=) $2 AND d.actual OPERATOR(pg_catalog.=) $5::pg_catalog.jsonb)",
-	.nargs = 5,
-	.argtypes = {TEXTOID, UUIDOID, TEXTOID, TEXTOID, TEXTOID},
-};
+/* The entries that it booked, but for the receipt, which its status tells. */
+static void
+put_booked(StringInfo buf, const Effects *effects)
+{
+	StringInfoData list;
+	ListCell   *cell;
+
+	initStringInfo(&list);
+	foreach(cell, effects->entries)
+	{
+		const LedgerEntry *entry = lfirst(cell);
+
+		if (strcmp(entry->type, "payment_received") == 0)
+			continue;
+		appendStringInfoChar(&list, list.len == 0 ? '[' : ',');
+		json_open_object(&list);
+		json_put_string(&list, "entry", entry->type);
+		json_put_int64(&list, "amount", entry->amount);
+		json_put_string(&list, "currency", entry->currency);
+		json_put_string(&list, "debit", entry->debit);
+		json_put_string(&list, "credit", entry->credit);
+		json_close_object(&list);
+	}
+	if (list.len == 0)
+		return;
+	appendStringInfoChar(&list, ']');
+	json_put_raw(buf, "booked", list.data);
+}
+
+/* The operations that it made or moved. */
+static void
+put_operations(StringInfo buf, const Effects *effects)
+{
+	StringInfoData list;
+	ListCell   *cell;
+
+	initStringInfo(&list);
+	foreach(cell, effects->operations)
+	{
+		const OperationRow *operation = lfirst(cell);
+		char		id[UUID_TEXT_SIZE];
+
+		appendStringInfoChar(&list, list.len == 0 ? '[' : ',');
+		json_open_object(&list);
+		json_put_string(&list, "kind", operation_kind_name(operation->kind));
+		json_put_string(&list, "id", uuid_to_text(&operation->operation_id, id));
+		json_put_string(&list, "status", operation_status_name(operation->status));
+		if (operation->amount > 0)
+			json_put_int64(&list, "amount", operation->amount);
+		json_close_object(&list);
+	}
+	if (list.len == 0)
+		return;
+	appendStringInfoChar(&list, ']');
+	json_put_raw(buf, "operations", list.data);
+}
 
 /*
  * What else is worth knowing of an attempt, as JSON text; NULL: nothing.
  */
 static char *
-outcome_detail(const Outcome *outcome, const Effects *effects)
+outcome_detail(const PaymentRow *payment, const Outcome *outcome, const Effects *effects)
 {
 	StringInfoData buf;
+	int64		released = payment->authorized_amount - payment->captured_amount;
 
 	if (outcome->error == NULL && outcome->provider_status == NULL && outcome->failure_code == NULL &&
-		!effects->stale && effects->unexpected == 0 && !outcome->payer_returned && !outcome->foreign_reference)
+		!effects->stale && effects->entries == NIL && effects->operations == NIL && outcome->reason == NULL &&
+		!outcome->payer_returned && !outcome->foreign_reference)
 		return NULL;
 	initStringInfo(&buf);
 	json_open_object(&buf);
 	json_put_string(&buf, "error", outcome->error);
 	json_put_string(&buf, "provider_status", outcome->provider_status);
 	json_put_string(&buf, "failure_code", outcome->failure_code);
+	json_put_string(&buf, "reason", outcome->reason);
 	if (effects->stale)
 		json_put_bool(&buf, "stale", true);
-	if (effects->unexpected > 0)
-	{
-		json_put_int64(&buf, "unexpected_amount", effects->unexpected);
-		json_put_string(&buf, "unexpected_currency", effects->unexpected_currency);
-	}
+	put_operations(&buf, effects);
+	put_booked(&buf, effects);
+	if (effects->receipt && released > 0)
+		json_put_int64(&buf, "released", released);
 	if (outcome->foreign_reference)
 		json_put_bool(&buf, "about_another_payment", true);
 	if (outcome->payer_returned)
 		json_put_bool(&buf, "payer_returned", true);
 	json_close_object(&buf);
 	return buf.data;
+}
+
+/* The caller of a wish; NULL: the owner, as whom all runs. */
+static const char *
+actor_of(const Outcome *outcome)
+{
+	return outcome_is_wish(outcome->kind) ? GetUserNameFromId(GetSessionUserId(), true) : NULL;
+}
+
+static const char *
+event_of(const Outcome *outcome)
+{
+	if (outcome->event != NULL)
+		return outcome->event;
+	return outcome->call == CALL_NONE ? "decide" : call_name(outcome->call);
 }
 
 /*
@@ -103,7 +170,7 @@ static bool
 is_journaled(const PaymentRow *payment, const Outcome *outcome, const Effects *effects)
 {
 	if (setting_journal == JOURNAL_ALL || effects->from != payment->status || effects->stale ||
-		effects->unexpected > 0 || outcome->payer_returned)
+		effects->entries != NIL || outcome->payer_returned || outcome_is_wish(outcome->kind))
 		return true;
 	return !outcome_is_fact(outcome->kind) && outcome->kind != OUTCOME_PENDING;
 }
@@ -112,7 +179,7 @@ void
 journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n, TimestampTz now)
 {
 	static const Oid types[] = {
-		UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT8OID, TEXTOID, TEXTOID
+		UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT8OID, TEXTOID, TEXTOID, TEXTOID
 	};
 	RowSet	   *rows = rowset_make(types, lengthof(types), n);
 	Datum		values[lengthof(types) + 1];
@@ -125,7 +192,7 @@ journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects 
 			continue;
 		put_uuid(rows, &payments[i]->session_id);
 		put_text(rows, outcome->source);
-		put_text(rows, outcome->call == CALL_NONE ? "decide" : call_name(outcome->call));
+		put_text(rows, event_of(outcome));
 		put_text(rows, status_name(effects[i].from));
 		put_text(rows, status_name(payments[i]->status));
 		put_int32(rows, outcome->attempt);
@@ -133,7 +200,8 @@ journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects 
 		put_int64(rows, outcome->call == CALL_NONE ? -1 : outcome->duration);
 		/* an answer about another payment is none */
 		put_text(rows, outcome_name(outcome->foreign_reference ? OUTCOME_LOST : outcome->kind));
-		put_text(rows, outcome_detail(outcome, &effects[i]));
+		put_text(rows, outcome_detail(payments[i], outcome, &effects[i]));
+		put_text(rows, actor_of(outcome));
 	}
 	if (rowset_count(rows) == 0)
 		return;
@@ -171,18 +239,4 @@ raise_alert(const char *key, const char *severity, const char *message)
 	values[1] = CStringGetTextDatum(severity);
 	values[2] = CStringGetTextDatum(message);
 	(void) run(&count_alert, values, NULL);
-}
-
-void
-open_discrepancy(const char *kind, const pg_uuid_t *session_id, const char *provider,
-				 const char *expected, const char *actual)
-{
-	Datum		values[5];
-
-	values[0] = CStringGetTextDatum(kind);
-	values[1] = UUIDPGetDatum(session_id);
-	values[2] = CStringGetTextDatum(provider);
-	values[3] = CStringGetTextDatum(expected);
-	values[4] = CStringGetTextDatum(actual);
-	(void) run(&add_discrepancy, values, NULL);
 }

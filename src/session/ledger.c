@@ -36,13 +36,10 @@ typedef struct Account
 
 typedef struct Entry
 {
-	const char *type;
+	const LedgerEntry *entry;
 	const PaymentRow *payment;
 	int			debit;			/* places in the batch's accounts */
 	int			credit;
-	int64		amount;
-	const char *currency;
-	TimestampTz event_at;
 } Entry;
 
 typedef struct Batch
@@ -101,22 +98,16 @@ static Statement move_balances = {
 
 static Statement add_entries = {
 	.sql = "INSERT INTO payflow.accounting_entries (entry_type, session_id, merchant, order_id, "
-	"debit_account, credit_account, amount, currency, event_at, booked_at) "
+	"debit_account, credit_account, amount, currency, event_at, operation_id, provider_operation_id, note, booked_at) "
 	"SELECT e.entry_type, e.session_id, e.merchant, e.order_id, e.debit, e.credit, e.amount, e.currency, "
-	"e.event_at, $10 "
-	"FROM ROWS FROM (" UNNEST_9 ") "
-	"AS e(entry_type, session_id, merchant, order_id, debit, credit, amount, currency, event_at)",
-	.nargs = 10,
+	"e.event_at, e.operation_id, e.provider_operation_id, e.note, $13 "
+	"FROM ROWS FROM (" UNNEST_12 ") "
+	"AS e(entry_type, session_id, merchant, order_id, debit, credit, amount, currency, event_at, operation_id, "
+	"provider_operation_id, note)",
+	.nargs = 13,
 	.argtypes = {TEXTARRAYOID, UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID,
-	INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZOID},
-};
-
-static Statement sum_suspense = {
-	.sql = "SELECT COALESCE(pg_catalog.sum(amount), 0)::pg_catalog.int8 FROM payflow.accounting_entries "
-	"WHERE session_id OPERATOR(pg_catalog.=) $1 AND entry_type OPERATOR(pg_catalog.=) 'unexpected_received' "
-	"AND currency OPERATOR(pg_catalog.=) $2",
-	.nargs = 2,
-	.argtypes = {UUIDOID, TEXTOID},
+		INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, UUIDARRAYOID, UUIDARRAYOID, TEXTARRAYOID,
+	TIMESTAMPTZOID},
 };
 
 static bool
@@ -161,26 +152,26 @@ move(Account *account, int64 amount, bool debit)
 				 errmsg("sum of ledger entries is out of range")));
 }
 
-/*
- * Adds an entry from the provider's account to one of the merchant's.
- */
-static void
-add_received(Batch *batch, const char *type, const PaymentRow *payment, const char *credit_kind,
-			 int64 amount, const char *currency, TimestampTz event_at)
+/* Claims on a provider, and money that came by it in suspense, are kept for each provider. */
+static int
+place_of_kind(Batch *batch, const PaymentRow *payment, const char *kind, const char *currency)
 {
-	Entry	   *entry = &batch->entries[batch->n_entries++];
-	bool		by_provider = strcmp(credit_kind, "suspense") == 0;
+	bool		by_provider = strcmp(kind, "suspense") == 0 || strcmp(kind, "provider") == 0;
 
-	entry->type = type;
-	entry->payment = payment;
-	entry->debit = account_place(batch, payment->merchant, "provider", currency, payment->provider);
-	entry->credit = account_place(batch, payment->merchant, credit_kind, currency,
-								  by_provider ? payment->provider : "");
-	entry->amount = amount;
-	entry->currency = currency;
-	entry->event_at = event_at;
-	move(&batch->accounts[entry->debit], amount, true);
-	move(&batch->accounts[entry->credit], amount, false);
+	return account_place(batch, payment->merchant, kind, currency, by_provider ? payment->provider : "");
+}
+
+static void
+add_entry(Batch *batch, const PaymentRow *payment, const LedgerEntry *entry)
+{
+	Entry	   *added = &batch->entries[batch->n_entries++];
+
+	added->entry = entry;
+	added->payment = payment;
+	added->debit = place_of_kind(batch, payment, entry->debit, entry->currency);
+	added->credit = place_of_kind(batch, payment, entry->credit, entry->currency);
+	move(&batch->accounts[added->debit], entry->amount, true);
+	move(&batch->accounts[added->credit], entry->amount, false);
 }
 
 /*
@@ -239,27 +230,41 @@ write_balances(const Batch *batch)
 }
 
 static void
+put_uuid_or_null(RowSet *rows, const pg_uuid_t *id)
+{
+	if (id != NULL)
+		put_uuid(rows, id);
+	else
+		put_null(rows);
+}
+
+static void
 write_entries(const Batch *batch, TimestampTz now)
 {
 	static const Oid types[] = {
-		TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID
+		TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, UUIDOID, UUIDOID,
+		TEXTOID
 	};
 	RowSet	   *rows = rowset_make(types, lengthof(types), batch->n_entries);
 	Datum		values[lengthof(types) + 1];
 
 	for (int i = 0; i < batch->n_entries; i++)
 	{
-		const Entry *entry = &batch->entries[i];
+		const Entry *added = &batch->entries[i];
+		const LedgerEntry *entry = added->entry;
 
 		put_text(rows, entry->type);
-		put_uuid(rows, &entry->payment->session_id);
-		put_text(rows, entry->payment->merchant);
-		put_text(rows, entry->payment->order_id);
-		put_int64(rows, batch->accounts[entry->debit].id);
-		put_int64(rows, batch->accounts[entry->credit].id);
+		put_uuid(rows, &added->payment->session_id);
+		put_text(rows, added->payment->merchant);
+		put_text(rows, added->payment->order_id);
+		put_int64(rows, batch->accounts[added->debit].id);
+		put_int64(rows, batch->accounts[added->credit].id);
 		put_int64(rows, entry->amount);
 		put_text(rows, entry->currency);
 		put_time(rows, entry->event_at);
+		put_uuid_or_null(rows, entry->has_operation ? &entry->operation_id : NULL);
+		put_uuid_or_null(rows, entry->has_fact ? &entry->fact_id : NULL);
+		put_text(rows, entry->note);
 	}
 	rowset_arrays(rows, values);
 	values[lengthof(types)] = TimestampTzGetDatum(now);
@@ -267,41 +272,25 @@ write_entries(const Batch *batch, TimestampTz now)
 }
 
 void
-ledger_book(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n, TimestampTz now)
+ledger_book(PaymentRow **payments, const Effects *effects, int n, TimestampTz now)
 {
-	Batch		batch;
-
-	/* at most two entries a payment, and two accounts an entry */
-	batch.entries = palloc_array(Entry, 2 * n);
-	batch.accounts = palloc_array(Account, 4 * n);
-	batch.n_entries = 0;
-	batch.n_accounts = 0;
+	Batch		batch = {.n_entries = 0};
+	int			total = 0;
 
 	for (int i = 0; i < n; i++)
-	{
-		TimestampTz event_at = outcomes[i]->event_at != 0 ? outcomes[i]->event_at : now;
-
-		if (effects[i].receipt)
-			add_received(&batch, "payment_received", payments[i], "held",
-						 payments[i]->captured_amount, payments[i]->currency, event_at);
-		if (effects[i].unexpected > 0)
-			add_received(&batch, "unexpected_received", payments[i], "suspense",
-						 effects[i].unexpected, effects[i].unexpected_currency, event_at);
-	}
-	if (batch.n_entries == 0)
+		total += list_length(effects[i].entries);
+	if (total == 0)
 		return;
+	batch.entries = palloc_array(Entry, total);
+	batch.accounts = palloc_array(Account, 2 * total);
+	for (int i = 0; i < n; i++)
+	{
+		ListCell   *cell;
+
+		foreach(cell, effects[i].entries)
+			add_entry(&batch, payments[i], lfirst(cell));
+	}
 	resolve_accounts(&batch);
 	write_balances(&batch);
 	write_entries(&batch, now);
-}
-
-int64
-ledger_suspense_of(const pg_uuid_t *session_id, const char *currency)
-{
-	Datum		values[2];
-
-	values[0] = UUIDPGetDatum(session_id);
-	values[1] = CStringGetTextDatum(currency);
-	(void) run(&sum_suspense, values, NULL);
-	return result_int64(0, 1);
 }

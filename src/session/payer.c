@@ -18,24 +18,6 @@
 #include "session/decide.h"
 #include "session/session.h"
 
-/* the order first, then the session: the one order of locks */
-static Statement lock_order_row = {
-	.sql = "SELECT 1 FROM payflow.orders o "
-	"WHERE (o.merchant, o.order_id) OPERATOR(pg_catalog.=) ("
-	"  SELECT s.merchant, s.order_id FROM payflow.payment_sessions s "
-	"  WHERE s.session_id OPERATOR(pg_catalog.=) $1) "
-	"FOR NO KEY UPDATE OF o",
-	.nargs = 1,
-	.argtypes = {UUIDOID},
-};
-
-static Statement lock_session_row = {
-	.sql = "SELECT " PAYMENT_ROW_COLUMNS " FROM " PAYMENT_ROW_FROM " "
-	"WHERE s.session_id OPERATOR(pg_catalog.=) $1 FOR NO KEY UPDATE OF s",
-	.nargs = 1,
-	.argtypes = {UUIDOID},
-};
-
 static Statement mark_redirected = {
 	.sql = "UPDATE payflow.payment_sessions SET stage = 'return', redirected_at = $2, expires_at = $3, "
 	"next_action_at = CASE WHEN $3 OPERATOR(pg_catalog.<) next_action_at THEN $3 ELSE next_action_at END, "
@@ -52,15 +34,15 @@ session_payer_redirected(const pg_uuid_t *session_id, const ProviderTerms *terms
 	TimestampTz deadline;
 	PaymentRow *payment;
 
-	values[0] = UUIDPGetDatum(session_id);
-	if (run(&lock_order_row, values, NULL) == 0 || run(&lock_session_row, values, NULL) == 0)
+	payment = session_lock(session_id);
+	if (payment == NULL)
 		return false;
-	payment = payment_row_read(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
 	if (payment->status != STATUS_REGISTERED || payment->stage != STAGE_FORM || payment->returned_at != 0)
 		return true;
 
 	payment->stage = STAGE_RETURN;
 	deadline = terms != NULL || payment->return_timeout != NULL ? stage_deadline(payment, terms, now) : 0;
+	values[0] = UUIDPGetDatum(session_id);
 	values[1] = TimestampTzGetDatum(now);
 	values[2] = TimestampTzGetDatum(deadline != 0 ? deadline : payment->expires_at);
 	(void) run(&mark_redirected, values, payment->expires_at == 0 && deadline == 0 ? "  n" : NULL);

@@ -17,6 +17,8 @@
 #ifndef PAYFLOW_SESSION_H
 #define PAYFLOW_SESSION_H
 
+#include "nodes/pg_list.h"
+
 #include "lib/outcome.h"
 #include "lib/payment_row.h"
 
@@ -44,6 +46,46 @@ typedef enum ApplyResult
  */
 extern void session_apply(Outcome **outcomes, int n, ApplyResult *results);
 
+/*
+ * Applies the wish or decision of a person, in his transaction, which has
+ * locked the order and the session (session_lock()).  Waits for a worker that is
+ * just taking an operation of the session.
+ */
+extern void session_apply_wish(Outcome *wish);
+
+/* An outcome about a session of which nothing is told. */
+extern void outcome_init(Outcome *outcome, const pg_uuid_t *session_id, const ProviderTerms *terms,
+						 const char *source);
+
+/* ---- lock.c ---- */
+
+/*
+ * Locks the session's order, then the session, waiting.  NULL when there is no
+ * such session.  Above READ COMMITTED raises 40001 when either has changed.
+ */
+extern PaymentRow *session_lock(const pg_uuid_t *session_id);
+
+/* An operation as it is; NULL when there is none. */
+extern OperationRow *operation_by_id(const pg_uuid_t *operation_id);
+/* All operations of a session, oldest first; List of OperationRow *. */
+extern List *operations_of_session(const pg_uuid_t *session_id);
+
+/* ---- operation_alarm.c ---- */
+
+/*
+ * What a worker has to do now about an operation whose alarm has rung (of
+ * payment->operation): the call to make, or CALL_NONE with *local set to the
+ * outcome to apply instead.
+ */
+extern CallKind operation_next_call(const PaymentRow *payment, const ProviderTerms *terms, TimestampTz now,
+									OutcomeKind *local);
+
+/*
+ * Whether it may be sent (again) with its key: it was never sent, or the key is
+ * surely still remembered at the provider.
+ */
+extern bool operation_key_is_valid(const OperationRow *operation, const ProviderTerms *terms, TimestampTz now);
+
 /* ---- alarm.c ---- */
 
 /*
@@ -61,6 +103,9 @@ extern CallKind session_next_call(const PaymentRow *payment, const ProviderTerms
  * key is surely still remembered at the provider.
  */
 extern bool register_key_is_valid(const PaymentRow *payment, const ProviderTerms *terms, TimestampTz now);
+
+/* Whether a key that was first sent then is surely still remembered when it is sent once more now. */
+extern bool key_is_remembered(TimestampTz first_sent_at, const ProviderTerms *terms, TimestampTz now);
 
 /* now + interval, and interval / 2^n style pauses: see alarm.c */
 extern TimestampTz time_plus(TimestampTz t, const Interval *interval);
@@ -92,8 +137,8 @@ extern bool session_payer_redirected(const pg_uuid_t *session_id, const Provider
  */
 extern void raise_alert(const char *key, const char *severity, const char *message);
 
-/* Opens a discrepancy unless the same one (kind, session, actual) is open.  JSON texts. */
-extern void open_discrepancy(const char *kind, const pg_uuid_t *session_id, const char *provider,
-							 const char *expected, const char *actual);
+/* Writes one line of the journal, by the caller.  detail: JSON text or NULL. */
+extern void journal_event(const pg_uuid_t *session_id, const char *source, const char *event,
+						  SessionStatus from, SessionStatus to, const char *detail);
 
 #endif							/* PAYFLOW_SESSION_H */

@@ -19,22 +19,10 @@
 #include "session/decision.h"
 #include "session/session.h"
 
+/* the last part of an authorization's life in which an alert calls for the capture */
+#define LAPSES_SOON_PART 10
+
 /* ---- money ---- */
-
-static void
-unexpected_money(Decision *d, int64 amount, const char *currency, const char *kind)
-{
-	PaymentRow *p = d->payment;
-
-	d->effects->unexpected = amount;
-	strlcpy(d->effects->unexpected_currency, currency, sizeof(d->effects->unexpected_currency));
-	d->effects->discrepancy = kind;
-	d->effects->changed = true;
-	d->effects->visible = true;
-	if (strcmp(currency, p->currency) == 0)
-		p->suspense_amount += amount;
-	alert_session(d, "critical", kind, "the provider reports money that was not expected; it was booked to suspense");
-}
 
 /*
  * The provider reports captured money on a session that has ended, or more
@@ -43,70 +31,60 @@ unexpected_money(Decision *d, int64 amount, const char *currency, const char *ki
 static void
 compare_captured(Decision *d)
 {
-	PaymentRow *p = d->payment;
-	const Outcome *o = d->outcome;
-	const char *currency = o->currency[0] != '\0' ? o->currency : p->currency;
-	int64		booked;
+	const char *currency = told_currency(d);
+	int64		excess = d->outcome->captured - booked_received(d->books, currency);
 
-	if (o->captured <= 0)
-		return;
-	if (strcmp(currency, p->currency) == 0)
-		booked = p->captured_amount + p->suspense_amount;
-	else
-		booked = d->foreign_suspense;
-	if (o->captured > booked)
-		unexpected_money(d, o->captured - booked, currency, "unexpected_money");
+	if (d->outcome->captured > 0 && excess > 0)
+		unexpected_money(d, excess, currency, "unexpected_money");
 }
 
-/*
- * An answer to an older question than the newest that was answered: what was
- * so then need not be so now.
- */
+/* Is it the amount that somebody has asked to be captured? */
 static bool
-is_outdated(const Decision *d)
+is_our_capture(const Decision *d, int64 captured)
 {
-	return d->outcome->sent_at != 0 && d->outcome->sent_at < d->payment->answered_at;
+	ListCell   *cell;
+
+	foreach(cell, d->books->operations)
+	{
+		const OperationRow *operation = lfirst(cell);
+
+		if (operation->kind == OPERATION_CAPTURE && operation->amount == captured)
+			return true;
+	}
+	return captured == d->payment->amount;
 }
 
 /*
- * Money that was booked has gone back, by the provider's totals.
+ * Paid, although it was to be canceled: the money is booked, and all of it
+ * goes back.
  */
 static void
-compare_returned(Decision *d)
+lose_cancel(Decision *d)
 {
 	PaymentRow *p = d->payment;
-	const Outcome *o = d->outcome;
 
-	if (is_outdated(d))
-		return;
-	if ((o->captured < 0 || o->captured >= p->captured_amount) &&
-		o->refunded <= p->refunded_amount && o->disputed <= p->disputed_amount)
-		return;
-	d->effects->discrepancy = "money_returned";
-	alert_session(d, "critical", "money_returned", "the provider reports that booked money has gone back");
+	p->cancel_lost = true;
+	d->effects->returns_changed = true;
+	(void) add_operation(d, OPERATION_REFUND, p->captured_amount, p->currency);
+	alert_session(d, "warning", "cancel_lost", "it was paid while it was being canceled; the money goes back");
 }
 
-void
-compare_totals(Decision *d)
+/*
+ * Not what was agreed: no receipt, the money waits for a decision.
+ */
+static void
+refuse_payment(Decision *d, const char *kind, const char *failure_code)
 {
-	if (!status_is_final(d->effects->from))
-		return;
-	compare_captured(d);
-	if (d->payment->captured_amount > 0)
-		compare_returned(d);
-}
+	bool		canceling = d->payment->status == STATUS_CANCELING;
 
-static bool
-currency_is_ours(const Decision *d)
-{
-	return d->outcome->currency[0] == '\0' || strcmp(d->outcome->currency, d->payment->currency) == 0;
-}
-
-static bool
-order_awaits_us(const Decision *d)
-{
-	return d->order->status == ORDER_OPEN && d->order->has_active &&
-		memcmp(&d->order->active_session_id, &d->payment->session_id, UUID_LEN) == 0;
+	if (d->outcome->captured > 0)
+		unexpected_money(d, d->outcome->captured, told_currency(d), kind);
+	else
+		alert_session(d, "critical", kind, "the provider says paid but names no amount");
+	if (canceling)
+		end_session(d, STATUS_CANCELED, NULL);
+	else
+		end_session(d, STATUS_FAILED, failure_code);
 }
 
 /*
@@ -117,44 +95,135 @@ complete(Decision *d)
 {
 	PaymentRow *p = d->payment;
 	const Outcome *o = d->outcome;
-	bool		amount_fits;
-
-	if (p->manual_capture)
-		amount_fits = o->captured > 0 && o->captured <= p->amount;
-	else
-		amount_fits = o->captured == p->amount;
+	bool		canceling = p->status == STATUS_CANCELING;
+	int64		receipt = p->manual_capture ? Min(o->captured, p->amount) : o->captured;
+	bool		amount_fits = p->manual_capture ? o->captured > 0 : o->captured == p->amount;
 
 	if (!currency_is_ours(d) || !amount_fits)
 	{
-		if (o->captured > 0)
-			unexpected_money(d, o->captured, currency_is_ours(d) ? p->currency : o->currency, "amount_mismatch");
-		else
-			alert_session(d, "critical", "amount_mismatch", "the provider says paid but names no amount");
-		end_session(d, STATUS_FAILED, "amount_mismatch");
+		refuse_payment(d, "amount_mismatch", "amount_mismatch");
 		return;
 	}
-	if (!order_awaits_us(d))
+	if (!fits_order_of(d))
 	{
-		unexpected_money(d, o->captured, p->currency, "unexpected_money");
-		end_session(d, STATUS_FAILED, "provider_error");
+		refuse_payment(d, "unexpected_money", "provider_error");
 		return;
 	}
-	if (p->manual_capture && o->captured != p->amount)
+	if (p->manual_capture && !is_our_capture(d, receipt))
 	{
-		d->effects->discrepancy = "captured_amount";
-		alert_session(d, "warning", "captured_amount", "the provider captured another amount than was authorized");
+		open_finding(d, "captured_amount");
+		alert_session(d, "warning", "captured_amount", "the provider captured another amount than was asked for");
 	}
-	p->captured_amount = o->captured;
-	p->authorized_amount = p->manual_capture ? Max(p->authorized_amount, o->captured) : o->captured;
+	p->captured_amount = receipt;
+	p->authorized_amount = p->manual_capture ? Max(p->authorized_amount, receipt) : receipt;
 	d->effects->receipt = true;
+	post(d, "payment_received", "provider", "held", receipt, p->currency, NULL, NULL, NULL);
+	d->order->status = ORDER_PAID;
 	end_session(d, STATUS_COMPLETED, NULL);
+	if (canceling)
+		lose_cancel(d);
+	compare_captured(d);		/* more than was authorized is unexpected */
 }
 
 void
 decide_paid(Decision *d)
 {
-	if (!status_is_final(d->payment->status))
+	if (status_is_final(d->payment->status))
+		compare_captured(d);
+	else
 		complete(d);
+}
+
+/* ---- authorizations ---- */
+
+/*
+ * Money is held for a session that has ended: it is given up, once a fresh
+ * answer says that it is still held.
+ */
+static void
+void_authorization(Decision *d)
+{
+	OperationRow *voiding;
+
+	if (books_unsettled(d->books, OPERATION_VOID) != NULL)
+		return;
+	voiding = add_operation(d, OPERATION_VOID, 0, d->payment->currency);
+	voiding->ask_due = true;
+}
+
+static void
+late_authorization(Decision *d)
+{
+	PaymentRow *p = d->payment;
+
+	if (p->status != STATUS_COMPLETED)
+	{
+		alert_session(d, "warning", "late_authorization", "the provider holds money for a session that has ended");
+		/* a newer answer has said something else already */
+		if (!is_outdated(d))
+			void_authorization(d);
+	}
+	else if (d->outcome->captured < 0 && !is_outdated(d))
+		alert_session(d, "warning", "contradiction", "the provider holds as authorized what is completed");
+}
+
+/*
+ * An authorization does not live for ever: alarms and alerts before it lapses.
+ */
+static void
+watch_authorization(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	TimestampTz lapses_at = time_plus(d->now, &d->terms->authorization_ttl);
+	int64		lifetime = lapses_at - d->now;
+	TimestampTz next = poll_at(d->now, d->terms, p->attempts);
+	TimestampTz warn_at;
+
+	if (p->expires_at == 0)
+		p->expires_at = lapses_at;
+	warn_at = p->expires_at - lifetime / LAPSES_SOON_PART;
+	if (p->expires_at <= d->now)
+		alert_session(d, "critical", "authorization_lapsed",
+					  "the authorization should have lapsed, but the provider still holds it");
+	else if (warn_at <= d->now)
+		alert_session(d, "warning", "authorization_lapses", "the authorization lapses soon and is not captured");
+	if (warn_at > d->now)
+		next = Min(next, warn_at);
+	if (p->expires_at > d->now)
+		next = Min(next, p->expires_at);
+	set_alarm(d, next);
+}
+
+static void
+enter_authorized(Decision *d)
+{
+	PaymentRow *p = d->payment;
+
+	enter_status(d, STATUS_AUTHORIZED, STAGE_CAPTURE);
+	p->authorized_amount = p->amount;
+	p->attempts = 1;
+	p->repeat_due = false;
+	p->expiring = false;
+	p->expires_at = 0;
+}
+
+/*
+ * A bank that takes a capture back leaves the authorization, or nothing.
+ */
+void
+decide_capture_failed(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	OperationRow *capture = books_unsettled(d->books, OPERATION_CAPTURE);
+
+	if (p->status == STATUS_COMPLETED)
+		return;					/* the totals tell */
+	if (capture != NULL && capture->first_sent_at != 0 && capture->lease_until <= d->now)
+	{
+		settle_operation(d, capture, OPERATION_FAILED, "failed_at_provider");
+		alert_operation(d, capture, "critical", "capture_failed", "the bank did not carry it out");
+	}
+	decide_authorized(d);
 }
 
 void
@@ -165,29 +234,51 @@ decide_authorized(Decision *d)
 
 	if (status_is_final(p->status))
 	{
-		if (p->status != STATUS_COMPLETED)
-			alert_session(d, "warning", "late_authorization", "the provider holds money for a session that has ended");
-		else if (!is_outdated(d))
-			alert_session(d, "warning", "contradiction", "the provider holds as authorized what is completed");
+		late_authorization(d);
+		return;
+	}
+	if (p->status == STATUS_CANCELING)
+	{
+		decide_canceling(d);
 		return;
 	}
 	if (!currency_is_ours(d) || (o->authorized >= 0 && o->authorized != p->amount))
 	{
-		d->effects->discrepancy = "amount_mismatch";
+		open_finding(d, "amount_mismatch");
 		alert_session(d, "critical", "amount_mismatch", "the provider authorized another amount or currency");
 		end_session(d, STATUS_FAILED, "amount_mismatch");
+		void_authorization(d);
 		return;
 	}
-	if (p->status != STATUS_CANCELING && p->status != STATUS_AUTHORIZED)
+	if (p->status != STATUS_AUTHORIZED)
+		enter_authorized(d);
+	watch_authorization(d);
+}
+
+/* ---- canceling ---- */
+
+void
+decide_canceling(Decision *d)
+{
+	PaymentRow *p = d->payment;
+	const Outcome *o = d->outcome;
+	OperationRow *reverse = books_unsettled(d->books, OPERATION_REVERSE);
+
+	if (p->stage == STAGE_REGISTER)
 	{
-		enter_status(d, STATUS_AUTHORIZED, STAGE_CAPTURE);
-		p->authorized_amount = p->amount;
+		enter_status(d, STATUS_CANCELING, STAGE_REVERSE);
 		p->attempts = 1;
-		p->repeat_due = false;
-		p->expiring = false;
-		p->expires_at = 0;
+		if (reverse != NULL)
+			set_operation_alarm(d, reverse, d->now);
 	}
-	set_alarm(d, poll_at(d->now, d->terms, p->attempts));
+	else if (o->sent_at != 0 && o->kind != OUTCOME_AUTHORIZED && o->kind != OUTCOME_CAPTURE_FAILED &&
+			 time_plus(payment_lifetime_end(p, d->terms), &d->terms->grace) <= o->sent_at)
+	{
+		/* not even the provider's own lifetime has brought an end */
+		end_session_unproven(d, STATUS_CANCELED, NULL);
+		return;
+	}
+	set_alarm(d, poll_at(d->now, d->terms, Max(p->attempts, 3)));
 }
 
 /* ---- endings without money ---- */
@@ -200,7 +291,8 @@ decide_ended(Decision *d)
 
 	if (p->status == STATUS_COMPLETED)
 	{
-		if (o->kind != OUTCOME_EXPIRED)
+		/* where captured money is gone, the totals tell */
+		if (o->kind != OUTCOME_EXPIRED && (o->captured != 0 || is_outdated(d)))
 			alert_session(d, "warning", "contradiction",
 						  "the provider reports a failure of a payment that is completed");
 	}
@@ -214,6 +306,7 @@ decide_ended(Decision *d)
 			end_session(d, STATUS_FAILED, "expired");
 		else
 			end_session(d, STATUS_CANCELED, "canceled_by_provider");
-		compare_captured(d);
 	}
+	if (status_is_final(p->status))
+		compare_captured(d);
 }

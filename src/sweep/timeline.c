@@ -42,7 +42,7 @@ static Statement note_timeline = {
  * What a call depends on is fixed with the mark, as always.  Counts those that
  * somebody holds: nobody waits for him.
  */
-static Statement mark_possibly_sent = {
+static Statement mark_sessions_possibly_sent = {
 	.sql = "WITH unsent AS (SELECT session_id FROM payflow.payment_sessions "
 	"WHERE status = 'registering' AND first_sent_at IS NULL FOR NO KEY UPDATE SKIP LOCKED), "
 	"marked AS (UPDATE payflow.payment_sessions s SET first_sent_at = s.created_at, "
@@ -54,25 +54,69 @@ static Statement mark_possibly_sent = {
 	.nargs = 0,
 };
 
-bool
-reconcile_timeline(void)
+/*
+ * The provider is asked before such an operation is sent again.  What is never
+ * sent needs no mark.
+ */
+static Statement mark_operations_possibly_sent = {
+	.sql = "WITH unsent AS (SELECT operation_id FROM payflow.operations "
+	"WHERE status = 'pending' AND kind IN ('capture', 'reverse', 'void', 'refund') FOR NO KEY UPDATE SKIP LOCKED), "
+	"marked AS (UPDATE payflow.operations op SET status = 'sent', first_sent_at = op.created_at, ask_due = true "
+	"FROM unsent u WHERE op.operation_id OPERATOR(pg_catalog.=) u.operation_id RETURNING 1) "
+	"SELECT (SELECT pg_catalog.count(*) FROM payflow.operations "
+	"WHERE status = 'pending' AND kind IN ('capture', 'reverse', 'void', 'refund')) "
+	"OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM marked)",
+	.nargs = 0,
+};
+
+/*
+ * Whether the server's timeline is the noted one; *timeline: the server's.
+ */
+static bool
+is_noted(Datum *timeline)
 {
 	bool		isnull;
 	bool		same;
-	Datum		timeline;
 
 	(void) run(&compare_timelines, NULL, NULL);
 	same = DatumGetBool(result_datum(0, 1, &isnull));
-	if (!isnull && same)
+	if (isnull)					/* none was noted yet */
+		same = false;
+	*timeline = result_datum(0, 2, &isnull);
+	return same;
+}
+
+bool
+timeline_is_noted(void)
+{
+	Datum		timeline;
+
+	return is_noted(&timeline);
+}
+
+/*
+ * Returns how many rows are held and so could not be marked.
+ */
+static int64
+mark_all(Statement *mark)
+{
+	(void) run(mark, NULL, NULL);
+	return result_int64(0, 1);
+}
+
+bool
+reconcile_timeline(void)
+{
+	Datum		timeline;
+
+	if (is_noted(&timeline))
 		return true;
-	timeline = result_datum(0, 2, &isnull);
 
 	/*
 	 * No row yet: the first worker of a new database.  Marks may only be
 	 * missing where sessions were made on another timeline.
 	 */
-	(void) run(&mark_possibly_sent, NULL, NULL);
-	if (result_int64(0, 1) > 0)
+	if (mark_all(&mark_sessions_possibly_sent) + mark_all(&mark_operations_possibly_sent) > 0)
 		return false;
 	(void) run(&note_timeline, &timeline, NULL);
 	return true;

@@ -3,10 +3,10 @@
  * claims.c
  *	  Taking work: what callers ask for, then what is due.
  *
- *	  Each provider is looked at by itself, queue by queue, and only for as
- *	  many payments as may be called now, so that one that hangs hides nobody.
- *	  In between a source (one queue of one provider) is left alone until the
- *	  next alarm that is known, a wake-up, or room for another call.
+ *	  Each provider is looked at by itself, work source by work source, and
+ *	  only for as many as may be called now, so that one that hangs hides
+ *	  nobody.  In between a source of a provider is left alone until the next
+ *	  alarm that is known, a wake-up, or room for another call.
  *
  * IDENTIFICATION
  *	  src/worker/claims.c
@@ -73,8 +73,8 @@ state_of(Worker *worker, Oid serverid)
 	{
 		memset(state->in_flight, 0, sizeof(state->in_flight));
 		memset(state->sources, 0, sizeof(state->sources));
-		for (int queue = 0; queue < PAYMENT_QUEUES; queue++)
-			state->sources[queue].next_due = DT_NOEND;
+		for (int i = 0; i < WORK_SOURCES; i++)
+			state->sources[i].next_due = DT_NOEND;
 	}
 	state->cycle = worker->cycle;
 	return state;
@@ -99,8 +99,8 @@ look_at_provider(Worker *worker, Oid serverid)
 {
 	ProviderState *state = hash_search(worker->providers, &serverid, HASH_FIND, NULL);
 
-	for (int queue = 0; state != NULL && queue < PAYMENT_QUEUES; queue++)
-		state->sources[queue].look_at = 0;
+	for (int i = 0; state != NULL && i < WORK_SOURCES; i++)
+		state->sources[i].look_at = 0;
 }
 
 /* How many calls of that queue this worker may start. */
@@ -145,10 +145,11 @@ fill_request(ClaimRequest *request, const Provider *provider, const Cycle *cycle
 
 /* ---- claims become tasks ---- */
 
-static void
-give_claim_back(const Claim *claim)
+/* A call that changes something at the provider: that it may have been made must not be forgotten. */
+static bool
+call_is_mutating(CallKind call)
 {
-	release_claims(&claim->payment->session_id, &claim->payment->lease_token, 1);
+	return call != CALL_NONE && call != CALL_FIND && call != CALL_GET;
 }
 
 /*
@@ -160,19 +161,19 @@ make_task(Worker *worker, Cycle *cycle, const Claim *claim, const Provider *prov
 	Task	   *task;
 
 	/* an earlier call outlives its lease: not two at a time */
-	if (hash_search(worker->called, &claim->payment->session_id, HASH_FIND, NULL) != NULL)
+	if (hash_search(worker->called, claim_id(claim->payment), HASH_FIND, NULL) != NULL)
 	{
-		give_claim_back(claim);
+		release_claim(claim);
 		return NULL;
 	}
 	if (asked && claim->call == CALL_NONE && claim->local == OUTCOME_PENDING)
 	{
-		give_claim_back(claim);
+		release_claim(claim);
 		return NULL;
 	}
 	task = task_make(worker, cycle, claim, provider, queue);
 	task_prepare(task, claim, provider);
-	if (claim->mark_set || claim->call == CALL_REGISTER || claim->call == CALL_EXPIRE)
+	if (claim->mark_set || call_is_mutating(claim->call))
 		cycle->durable = true;
 	return task;
 }
@@ -334,9 +335,9 @@ note_claimed(Source *source, const Cycle *cycle, int asked, int got, TimestampTz
 }
 
 static void
-claim_source(Worker *worker, Cycle *cycle, const Provider *provider, Queue queue, Source *source)
+claim_source(Worker *worker, Cycle *cycle, const Provider *provider, WorkSourceId id, Source *source)
 {
-	ClaimRequest request;
+	Queue		queue = work_source_queue(id);
 	TimestampTz again_at = 0;
 	TimestampTz next_due = DT_NOEND;
 	List	   *claims = NIL;
@@ -352,11 +353,11 @@ claim_source(Worker *worker, Cycle *cycle, const Provider *provider, Queue queue
 		return;
 	}
 	cycle->source = source;
-	cycle->provider = provider->name;
-	fill_request(&request, provider, cycle);
+	cycle->source_id = id;
+	fill_request(&cycle->request, provider, cycle);
 	if (source->passed_until <= cycle->now)
 		source->passed = 0;
-	claims = claim_due(queue, &request, places, source->passed, NIL, &next_due);
+	claims = claim_due(id, &cycle->request, places, source->passed, NIL, &next_due);
 	foreach(cell, claims)
 		(void) make_task(worker, cycle, lfirst(cell), provider, queue, false);
 	release_places(cycle);
@@ -380,22 +381,22 @@ take_due(Worker *worker, Cycle *cycle)
 	/* another one first each time: the room may not suffice for all */
 	for (int i = 0; i < n; i++)
 	{
-		const Provider *provider = list_nth(cycle->providers, (i + worker->cycle / PAYMENT_QUEUES) % n);
+		const Provider *provider = list_nth(cycle->providers, (i + worker->cycle / WORK_SOURCES) % n);
 		ProviderState *state = state_of(worker, provider->serverid);
 
-		for (int j = 0; j < PAYMENT_QUEUES; j++)
+		for (int j = 0; j < WORK_SOURCES; j++)
 		{
-			Queue		queue = (j + worker->cycle) % PAYMENT_QUEUES;
-			Source	   *source = &state->sources[queue];
+			WorkSourceId id = (j + worker->cycle) % WORK_SOURCES;
+			Source	   *source = &state->sources[id];
 
-			if (!queue_is_worked(queue))
+			if (!queue_is_worked(work_source_queue(id)))
 			{
 				source->look_at = DT_NOEND;
 				source->next_due = DT_NOEND;
 				source->wants_room = false;
 			}
 			else if (source_is_due(source, cycle))
-				claim_source(worker, cycle, provider, queue, source);
+				claim_source(worker, cycle, provider, id, source);
 		}
 	}
 	forget_dropped_providers(worker);
@@ -414,8 +415,8 @@ set_interval(Interval *interval, int64 microseconds)
 }
 
 /*
- * Payments of a foreign server that was dropped or renamed stay live, with an
- * alert, and ring only now and then.
+ * Payments and operations of a foreign server that was dropped or renamed stay
+ * live, with an alert, and ring only now and then.
  */
 void
 check_providers(Worker *worker, Cycle *cycle)
@@ -428,7 +429,7 @@ check_providers(Worker *worker, Cycle *cycle)
 		return;
 	worker->check_providers_at = cycle->now + CHECK_INTERVAL;
 	set_interval(&pause, Min(CHECK_INTERVAL << Min(worker->checks_missing, 4), MISSING_PAUSE_LAST));
-	foreach(cell, providers_with_live_sessions())
+	foreach(cell, providers_with_live_work())
 	{
 		char	   *name = lfirst(cell);
 
@@ -436,30 +437,44 @@ check_providers(Worker *worker, Cycle *cycle)
 			continue;
 		missing = true;
 		raise_alert(psprintf("provider_missing:%s", name), "critical",
-					psprintf("there is no provider \"%s\", but live payment sessions name it", name));
-		postpone_due(name, &pause, MISSING_MAX);
+					psprintf("there is no provider \"%s\", but live payments or operations name it", name));
+		for (int i = 0; i < WORK_SOURCES; i++)
+			postpone_due(i, name, &pause, MISSING_MAX);
 	}
 	worker->checks_missing = missing ? worker->checks_missing + 1 : 0;
 }
 
 /* ---- when it fails ---- */
 
+/* What is said of a row of a source. */
+static const char *
+what_is_claimed(WorkSourceId id)
+{
+	return id == SOURCE_OPERATIONS ? "an operation" : "a payment session";
+}
+
 static void
 alert_poisoned(void *arg)
 {
-	const char *provider = arg;
+	const Cycle *cycle = arg;
+	const char *provider = cycle->request.provider;
 
 	raise_alert(psprintf("claim_failed:%s", provider), "critical",
-				psprintf("a payment session of provider \"%s\" cannot be taken; the server's log says why", provider));
+				psprintf("%s of provider \"%s\" cannot be taken; the server's log says why",
+						 what_is_claimed(cycle->source_id), provider));
 }
 
 static void
 postpone_poisoned(void *arg)
 {
+	const Cycle *cycle = arg;
 	Interval	pause;
 
 	set_interval(&pause, POISONED_PAUSE);
-	postpone_due(arg, &pause, 1);
+	if (cycle->request.has_taken)
+		postpone_one(cycle->source_id, &cycle->request.taken_id, &pause);
+	else
+		postpone_due(cycle->source_id, cycle->request.provider, &pause, 1);
 }
 
 /*
@@ -480,11 +495,12 @@ source_failed(Worker *worker, Cycle *cycle, const ErrorData *error)
 	}
 	ereport(LOG,
 			(errcode(error->sqlerrcode),
-			 errmsg("a payment session of provider \"%s\" could not be taken: %s", cycle->provider, error->message)));
+			 errmsg("%s of provider \"%s\" could not be taken: %s",
+					what_is_claimed(cycle->source_id), cycle->request.provider, error->message)));
 	source->not_before = cycle->now + FAILED_PAUSE;
-	another = run_apart(worker, alert_poisoned, unconstify(char *, cycle->provider));
+	another = run_apart(worker, alert_poisoned, cycle);
 	if (another == NULL)
-		another = run_apart(worker, postpone_poisoned, unconstify(char *, cycle->provider));
+		another = run_apart(worker, postpone_poisoned, cycle);
 	if (another == NULL)
 		return;
 	if (error_kind(another) != ERROR_OF_ITEM || source->passed == PASSED_MAX)

@@ -56,9 +56,9 @@ next_cycle_at(Worker *worker)
 	hash_seq_init(&scan, worker->providers);
 	while ((state = hash_seq_search(&scan)) != NULL)
 	{
-		for (int queue = 0; queue < PAYMENT_QUEUES; queue++)
+		for (int i = 0; i < WORK_SOURCES; i++)
 		{
-			Source	   *source = &state->sources[queue];
+			Source	   *source = &state->sources[i];
 			TimestampTz look_at = source->wants_room && worker->room_made ? 0 : source->look_at;
 
 			at = Min(at, Max(look_at, source->not_before));

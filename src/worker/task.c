@@ -43,6 +43,25 @@ copy_interval(const Interval *interval)
 	return copy;
 }
 
+static OperationRow *
+copy_operation(const OperationRow *operation)
+{
+	OperationRow *copy;
+
+	if (operation == NULL)
+		return NULL;
+	copy = palloc_object(OperationRow);
+	*copy = *operation;
+	copy->currency = copy_text(operation->currency);
+	copy->idempotency_key = copy_text(operation->idempotency_key);
+	copy->provider_ref = copy_text(operation->provider_ref);
+	copy->failure_code = copy_text(operation->failure_code);
+	copy->failure_message = copy_text(operation->failure_message);
+	copy->reason = copy_text(operation->reason);
+	copy->receipt = copy_text(operation->receipt);
+	return copy;
+}
+
 static PaymentRow *
 copy_payment(const PaymentRow *payment)
 {
@@ -68,7 +87,14 @@ copy_payment(const PaymentRow *payment)
 	copy->form_timeout = copy_interval(payment->form_timeout);
 	copy->return_timeout = copy_interval(payment->return_timeout);
 	copy->authentication_timeout = copy_interval(payment->authentication_timeout);
+	copy->operation = copy_operation(payment->operation);
 	return copy;
+}
+
+const pg_uuid_t *
+claim_id(const PaymentRow *payment)
+{
+	return payment->operation ? &payment->operation->operation_id : &payment->session_id;
 }
 
 /* What every outcome of the task says, whoever fills in the rest. */
@@ -78,6 +104,9 @@ begin_outcome(Task *task)
 	Outcome    *outcome = &task->outcome;
 
 	outcome->session_id = task->payment->session_id;
+	outcome->has_operation = task->payment->operation != NULL;
+	if (outcome->has_operation)
+		outcome->operation_id = task->payment->operation->operation_id;
 	outcome->source = "worker";
 	outcome->terms = &task->terms;
 	outcome->call = task->call;
@@ -300,7 +329,7 @@ task_start(Worker *worker, Task *task)
 	dlist_delete(&task->node);
 	if (task->has_call)
 	{
-		hash_search(worker->called, &task->payment->session_id, HASH_ENTER, NULL);
+		hash_search(worker->called, claim_id(task->payment), HASH_ENTER, NULL);
 		worker->calls++;
 		http_start(&task->http);
 		return;
@@ -314,7 +343,7 @@ task_start(Worker *worker, Task *task)
 void
 task_ended(Worker *worker, Task *task)
 {
-	hash_search(worker->called, &task->payment->session_id, HASH_REMOVE, NULL);
+	hash_search(worker->called, claim_id(task->payment), HASH_REMOVE, NULL);
 	uncount(worker, task);
 	worker->room_made = true;
 	dlist_push_tail(&worker->answers, &task->node);

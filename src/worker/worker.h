@@ -28,18 +28,18 @@
 #define MILLISECONDS(n) ((int64) (n) * 1000)
 #define SECONDS(n) ((int64) (n) * USECS_PER_SEC)
 
-/* the queues that find their work in payment_sessions: QUEUE_PAYMENTS .. QUEUE_MONEY */
-#define PAYMENT_QUEUES 3
+/* how many sources a provider has: worker.c */
+#define PAYMENT_QUEUES WORK_SOURCES
 
 /*
- * A payment that this worker has taken: first with a call to make or in
- * flight, then with an outcome to apply.
+ * A payment, or an operation of it, that this worker has taken: first with a
+ * call to make or in flight, then with an outcome to apply.
  */
 typedef struct Task
 {
 	dlist_node	node;			/* in one of the lists below */
 	MemoryContext context;		/* owns the task and all that it points to */
-	PaymentRow *payment;		/* as it stood after the claim */
+	PaymentRow *payment;		/* as it stood after the claim; with its operation, if it is about one */
 	CallKind	call;
 	bool		mark_set;		/* the claim set first_sent_at */
 	Queue		queue;			/* in which it is counted */
@@ -68,7 +68,7 @@ typedef struct Task
 	TimestampTz not_before;
 } Task;
 
-/* one queue of one provider */
+/* one work source of one provider */
 typedef struct Source
 {
 	TimestampTz look_at;		/* look for due work not later than this */
@@ -85,7 +85,7 @@ typedef struct ProviderState
 	Oid			serverid;		/* hash key */
 	uint64		cycle;			/* the last one that saw it */
 	int			in_flight[QUEUE_COUNT]; /* of this worker's calls */
-	Source		sources[PAYMENT_QUEUES];
+	Source		sources[WORK_SOURCES];
 } ProviderState;
 
 typedef struct Worker
@@ -100,7 +100,7 @@ typedef struct Worker
 
 	int			in_flight[QUEUE_COUNT];
 	int64		calls;			/* started so far */
-	HTAB	   *called;			/* ids of the sessions with a call in flight */
+	HTAB	   *called;			/* ids of the sessions and operations with a call in flight: claim_id() */
 	HTAB	   *providers;		/* of ProviderState */
 
 	dlist_head	answers;		/* tasks to apply now */
@@ -158,7 +158,8 @@ typedef struct Cycle
 	Queue		places_queue;
 	int			places;
 	Source	   *source;			/* with CYCLE_CLAIM: what is being claimed */
-	const char *provider;
+	WorkSourceId source_id;
+	ClaimRequest request;
 	int			claim_max;
 	List	   *providers;		/* of Provider *, copies */
 	bool		never_sent_is_believed;
@@ -225,6 +226,9 @@ extern void keep_answers(Worker *worker, Cycle *cycle);
 extern void apply_one_by_one(Worker *worker, Cycle *cycle);
 
 /* ---- task.c ---- */
+
+/* The id of what a claim is of: of its operation, else of its session.  One call of each at a time. */
+extern const pg_uuid_t *claim_id(const PaymentRow *payment);
 
 /*
  * Makes a task of a claim.  It takes over one of the places that the cycle

@@ -14,7 +14,9 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_foreign_server.h"
 #include "fmgr.h"
+#include "nodes/makefuncs.h"
 #include "utils/builtins.h"
 #include "utils/json.h"
 #include "utils/timestamp.h"
@@ -23,14 +25,16 @@
 #include "lib/json.h"
 #include "lib/uuid.h"
 #include "lib/wire.h"
-#include "provider/provider.h"
+#include "provider/options.h"
 
 #define SESSION_ID "01937a5e-0000-7abc-8000-000000000001"
+#define OPERATION_ID "01937a5e-0000-7abc-8000-000000000009"
 
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(driver_build);
 PG_FUNCTION_INFO_V1(driver_parse);
+PG_FUNCTION_INFO_V1(names_refunds);
 PG_FUNCTION_INFO_V1(json_text);
 PG_FUNCTION_INFO_V1(json_int);
 PG_FUNCTION_INFO_V1(json_string);
@@ -68,14 +72,26 @@ test_payment(PaymentRow *payment)
 		elog(ERROR, "\"%s\" is no UUID", SESSION_ID);
 }
 
+static void
+test_operation(OperationRow *operation)
+{
+	memset(operation, 0, sizeof(*operation));
+	if (!uuid_from_text(OPERATION_ID, &operation->operation_id))
+		elog(ERROR, "\"%s\" is no UUID", OPERATION_ID);
+	operation->amount = 300;
+	operation->idempotency_key = "key-1";
+}
+
 /*
  * driver_build(call, order_id, amount, currency, manual, return_url, receipt,
- * payment_id, endpoint, api_key)
+ * payment_id, endpoint, api_key, operation, operation_amount,
+ * operation_receipt, key)
  */
 Datum
 driver_build(PG_FUNCTION_ARGS)
 {
 	PaymentRow	payment;
+	OperationRow operation;
 	Provider	provider;
 	ProviderRequest request;
 	StringInfoData result;
@@ -93,6 +109,14 @@ driver_build(PG_FUNCTION_ARGS)
 	memset(&provider, 0, sizeof(provider));
 	provider.endpoint = "https://other.example";
 	provider.api_key = text_arg(fcinfo, 9);
+	if (PG_GETARG_BOOL(10))
+	{
+		test_operation(&operation);
+		operation.amount = PG_GETARG_INT64(11);
+		operation.receipt = text_arg(fcinfo, 12);
+		operation.idempotency_key = text_arg(fcinfo, 13);
+		payment.operation = &operation;
+	}
 
 	sandbox_driver.build(call_arg(fcinfo, 0), &payment, &provider, &request);
 
@@ -118,6 +142,59 @@ put_time(StringInfo buf, const char *key, TimestampTz time)
 {
 	if (time != 0)
 		json_put_string(buf, key, timestamptz_to_str(time));
+}
+
+/* A list of `n` that is complete, or has some members only, or is not told. */
+static void
+put_list(StringInfo buf, const char *key, int n, bool complete, char *(*entry) (const Outcome *, int),
+		 const Outcome *outcome)
+{
+	StringInfoData list;
+
+	if (n == 0 && !complete)
+		return;
+	initStringInfo(&list);
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&list, "%c%s", i == 0 ? '[' : ',', entry(outcome, i));
+	appendStringInfoString(&list, n == 0 ? "[]" : "]");
+	json_put_raw(buf, complete ? key : psprintf("some_%s", key), list.data);
+}
+
+static char *
+refund_text(const Outcome *outcome, int i)
+{
+	static const char *const words[] = {
+		[MOVEMENT_PENDING] = "pending",
+		[MOVEMENT_SUCCEEDED] = "succeeded",
+		[MOVEMENT_FAILED] = "failed",
+	};
+	const ProviderRefund *refund = &outcome->refunds[i];
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	json_open_object(&buf);
+	json_put_string(&buf, "id", refund->id);
+	json_put_string(&buf, "reference", refund->reference);
+	json_put_int64(&buf, "amount", refund->amount);
+	json_put_string(&buf, "status", words[refund->status]);
+	json_put_string(&buf, "message", refund->failure_message);
+	json_close_object(&buf);
+	return buf.data;
+}
+
+static char *
+dispute_text(const Outcome *outcome, int i)
+{
+	const ProviderDispute *dispute = &outcome->disputes[i];
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	json_open_object(&buf);
+	json_put_string(&buf, "id", dispute->id);
+	json_put_int64(&buf, "amount", dispute->amount);
+	json_put_int64(&buf, "won", dispute->won);
+	json_close_object(&buf);
+	return buf.data;
 }
 
 /* What an outcome tells, as JSON text. */
@@ -151,36 +228,66 @@ outcome_text(const Outcome *outcome)
 	put_total(&buf, "disputed", outcome->disputed);
 	put_time(&buf, "expires_at", outcome->provider_expires_at);
 	put_total(&buf, "retry_after", outcome->retry_after);
+	put_list(&buf, "refunds", outcome->n_refunds, outcome->refunds_complete, refund_text, outcome);
+	put_list(&buf, "disputes", outcome->n_disputes, outcome->disputes_complete, dispute_text, outcome);
 	json_close_object(&buf);
 	return buf.data;
 }
 
-/* driver_parse(call, http_status, body, exact, truncated, retry_after) */
+/*
+ * driver_parse(call, http_status, body, exact, truncated, retry_after, names):
+ * names is NULL where the driver is not told the terms
+ */
 Datum
 driver_parse(PG_FUNCTION_ARGS)
 {
 	bytea	   *body = PG_GETARG_BYTEA_PP(2);
+	CallKind	call = call_arg(fcinfo, 0);
 	PaymentRow	payment;
+	OperationRow operation;
 	ProviderTerms terms = sandbox_driver.default_terms;
 	ProviderResponse response;
 	Outcome		outcome;
 
 	test_payment(&payment);
+	payment.provider_payment_id = "pay_1";
+	if (call >= CALL_CAPTURE)
+	{
+		test_operation(&operation);
+		payment.operation = &operation;
+	}
 	if (PG_GETARG_BOOL(3))
 		terms.lookup = LOOKUP_EXACT;
 	memset(&outcome, 0, sizeof(outcome));
-	outcome.terms = &terms;
+	if (!PG_ARGISNULL(6))
+	{
+		terms.names_refunds = PG_GETARG_BOOL(6);
+		outcome.terms = &terms;
+	}
 	response.http_status = PG_GETARG_INT32(1);
 	response.body = VARDATA_ANY(body);
 	response.body_length = VARSIZE_ANY_EXHDR(body);
 	response.truncated = PG_GETARG_BOOL(4);
 	response.retry_after = PG_GETARG_INT64(5);
 
-	sandbox_driver.parse(call_arg(fcinfo, 0), &payment, &response, &outcome);
+	sandbox_driver.parse(call, &payment, &response, &outcome);
 
 	if (outcome.http_status != response.http_status)
 		elog(ERROR, "the outcome has another HTTP status");
 	PG_RETURN_TEXT_P(cstring_to_text(outcome_text(&outcome)));
+}
+
+/* names_refunds(refund_names): what that option makes of the driver's terms; NULL: without it */
+Datum
+names_refunds(PG_FUNCTION_ARGS)
+{
+	char	   *word = text_arg(fcinfo, 0);
+	Provider	provider = {.driver = &sandbox_driver, .terms = sandbox_driver.default_terms};
+
+	if (word != NULL)
+		read_options(list_make1(makeDefElem("refund_names", (Node *) makeString(word), -1)),
+					 ForeignServerRelationId, &provider);
+	PG_RETURN_BOOL(provider.terms.names_refunds);
 }
 
 /* A document as the reader has understood it. */

@@ -27,9 +27,8 @@ die()
 # $1 database, $2 what runs in it.  The counts of all files become one plan.
 run_file()
 {
-	local functions=$here/module/driver_functions.sql line
+	local line
 
-	psql -d "$1" -v module="$module" -f "$functions" || die "the functions cannot be made in database $1"
 	while IFS= read -r line; do
 		if [[ $line =~ ^(ok|not\ ok)\ [0-9]+\ -\ (.*) ]]; then
 			[ "${BASH_REMATCH[1]}" = ok ] || status=1
@@ -64,8 +63,11 @@ status=0
 for encoding in utf8 latin1 sql_ascii; do
 	psql -c "CREATE DATABASE drivers_$encoding ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0" ||
 		die "a database with encoding $encoding cannot be made"
+	psql -d "drivers_$encoding" -v module="$module" -f "$here/module/driver_functions.sql" ||
+		die "the functions cannot be made in database drivers_$encoding"
 done
 run_file drivers_utf8 driver_test.sql
+run_file drivers_utf8 lib_test.sql
 run_file drivers_latin1 encoding_test.sql
 run_file drivers_sql_ascii encoding_test.sql
 echo "1..$n"

@@ -35,7 +35,8 @@ CREATE TEMP TABLE good AS SELECT name, value FROM (VALUES
 	('session_ttl', '{1 day}'), ('form_timeout', '{10 minutes}'), ('return_timeout', '{10 minutes}'),
 	('authentication_timeout', '{10 minutes}'), ('authorization_ttl', '{7 days}'), ('grace', '{1 hour}'),
 	('timezone', '{Europe/Berlin,UTC,Etc/GMT-3}'),
-	('lookup', '{none,lagging,exact,Exact}')) v(name, "values"), unnest("values") value;
+	('lookup', '{none,lagging,exact,Exact}'),
+	('refund_names', '{yes,no,No}')) v(name, "values"), unnest("values") value;
 SELECT is(e.code, 'ZZ000', format('%s can be "%s"', name, left(value, 30)))
 FROM good, pg_temp.error(pg_temp.option(name, value)) e;
 CREATE TEMP TABLE bad AS SELECT name, value FROM (VALUES
@@ -54,7 +55,8 @@ CREATE TEMP TABLE bad AS SELECT name, value FROM (VALUES
 	('session_ttl', '{0}'), ('form_timeout', '{0}'), ('return_timeout', '{0}'), ('authentication_timeout', '{0}'),
 	('authorization_ttl', '{0}'), ('grace', '{0}'),
 	('timezone', '{"",Mars/Base,Berlin}'),
-	('lookup', '{"",maybe}')) v(name, "values"), unnest("values") value;
+	('lookup', '{"",maybe}'),
+	('refund_names', '{"",maybe,true,y}')) v(name, "values"), unnest("values") value;
 SELECT is((e.code, e.message LIKE format('invalid value for option "%s"%%', name), e.hint LIKE 'It must %.')::text, '(22023,t,t)',
 	format('%s cannot be %s', name, to_json(left(value, 30))))
 FROM bad, pg_temp.error(pg_temp.option(name, value)) e;
@@ -66,7 +68,7 @@ SELECT is(e.code || ': ' || e.message, 'HV002: option "endpoint" is required', '
 FROM pg_temp.error('CREATE SERVER options_test FOREIGN DATA WRAPPER payflow_sandbox') e;
 SELECT is(e.code || ': ' || e.message || ' ' || e.hint, 'HV00D: invalid option "host" Valid options in this context are: '
 	'endpoint, account, connect_timeout, timeout, poll_intervals, max_in_flight, max_rps, breaker_failures, breaker_pause, ca_file, '
-	'key_validity, session_ttl, form_timeout, return_timeout, authentication_timeout, authorization_ttl, timezone, grace, lookup.',
+	'key_validity, session_ttl, form_timeout, return_timeout, authentication_timeout, authorization_ttl, timezone, grace, lookup, refund_names.',
 	'the hint names the options of a server')
 FROM pg_temp.error(pg_temp.option('host', 'x')) e;
 SELECT is(e.code, 'HV00D', 'a secret is no option of a server') FROM pg_temp.error(pg_temp.option('api_key', 'x')) e;

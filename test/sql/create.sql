@@ -174,7 +174,7 @@ INSERT INTO payflow.accounting_entries (entry_type, session_id, merchant, order_
 		(SELECT account_id FROM payflow.accounts WHERE kind = 'provider' AND currency = 'USD' AND merchant = 'default'),
 		(SELECT account_id FROM payflow.accounts WHERE kind = 'suspense' AND currency = 'USD' AND merchant = 'default'),
 		100, 'USD', now();
-INSERT INTO payflow.discrepancies (kind, session_id) VALUES ('amount_mismatch', :'session_id');
+INSERT INTO payflow.discrepancies (kind, session_id, amount, currency) VALUES ('amount_mismatch', :'session_id', 100, 'USD');
 SELECT split_part(pg_temp.try($$ SELECT payflow.create('create-7', 100, 'EUR') $$), E'\n', 1);
 UPDATE payflow.discrepancies SET status = 'resolved', resolved_at = now(), resolution = 'refund' WHERE session_id = :'session_id';
 SELECT replayed, http_status FROM payflow.create('create-7', 100, 'EUR');

@@ -137,7 +137,20 @@ SELECT pg_temp.short($$ SELECT payflow.payer_redirected('01900000-0000-7000-8000
 SELECT pg_temp.short($$ SELECT payflow.payer_redirected(NULL) $$);
 SELECT pg_temp.short($$ SELECT payflow.payer_returned('01900000-0000-7000-8000-000000000000') $$);
 SELECT pg_temp.short($$ SELECT payflow.payer_returned(NULL) $$);
+SELECT pg_temp.short($$ SELECT payflow.capture('01900000-0000-7000-8000-000000000000') $$);
+SELECT pg_temp.short($$ SELECT payflow.capture('01900000-0000-7000-8000-000000000000', 1, 'key') $$);
+SELECT pg_temp.short($$ SELECT payflow.issue_cancel_code('01900000-0000-7000-8000-000000000000') $$);
+SELECT pg_temp.short($$ SELECT payflow.cancel('01900000-0000-7000-8000-000000000000', 'x') $$);
+SELECT pg_temp.short($$ SELECT payflow.refund('01900000-0000-7000-8000-000000000000') $$);
+SELECT pg_temp.short($$ SELECT payflow.refund('01900000-0000-7000-8000-000000000000', 1, 'key') $$);
+SELECT pg_temp.short($$ SELECT payflow.force_check('01900000-0000-7000-8000-000000000000', 'x') $$);
 SELECT pg_temp.short($$ SELECT payflow.get('x') $$);
+-- refunds
+SELECT pg_temp.short($$ SELECT payflow.get_refund('01900000-0000-7000-8000-000000000000') $$);
+SELECT pg_temp.short($$ SELECT payflow.wait_refund('01900000-0000-7000-8000-000000000000') $$);
+SELECT pg_temp.short($$ SELECT payflow.settle_refund('01900000-0000-7000-8000-000000000000', 'failed', 'x') $$);
+SELECT pg_temp.short($$ SELECT payflow.retry_now('refund', '01900000-0000-7000-8000-000000000000', 'x') $$);
+SELECT pg_temp.short($$ SELECT payflow.refund('x') $$);
 
 -- waiting
 SELECT session_id FROM payflow.create('errors-2', 100, 'EUR') \gset

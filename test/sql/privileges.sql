@@ -46,7 +46,20 @@ SELECT privileges.try(format('SELECT payflow.check(%L)', :'session_id'));
 SELECT privileges.try(format('SELECT payflow.payer_redirected(%L)', :'session_id'));
 SELECT privileges.try(format('SELECT payflow.payer_returned(%L)', :'session_id'));
 SELECT privileges.try($$ SELECT payflow.lock_order('privileges-1') $$);
+SELECT privileges.try(format('SELECT payflow.capture(%L)', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.issue_cancel_code(%L)', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.cancel(%L)', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.refund(%L)', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.get_refund(%L)', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.wait_refund(%L)', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.force_check(%L, ''x'')', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.settle_refund(%L, ''failed'', ''x'')', :'session_id'));
+SELECT privileges.try(format('SELECT payflow.retry_now(''refund'', %L, ''x'')', :'session_id'));
+SELECT privileges.try($$ SELECT payflow.resolve_discrepancy(1, 'refund', 'x') $$);
+SELECT privileges.try($$ SELECT payflow.acknowledge_alert(1, 'x') $$);
 SELECT privileges.try($$ SELECT FROM payflow.payment_sessions $$);
+SELECT privileges.try($$ SELECT FROM payflow.cancel_codes $$);
+SELECT privileges.try($$ SELECT FROM payflow.refunds $$);
 RESET ROLE;
 
 -- EXECUTE is enough for what exists; the tables stay closed
@@ -62,6 +75,22 @@ SELECT payflow.lock_order('privileges-1');
 SELECT order_id, replayed, http_status FROM payflow.create('privileges-1', 100, 'EUR');
 SELECT privileges.try($$ SELECT FROM payflow.payment_sessions $$);
 SELECT privileges.try($$ INSERT INTO payflow.orders (merchant, order_id, amount, currency) VALUES ('default', 'x', 1, 'EUR') $$);
+
+-- so it is for what moves money: codes, cancels, refunds, decisions
+SELECT payflow.issue_cancel_code(:'session_id') AS code \gset
+SELECT status, http_status FROM payflow.cancel(:'session_id', :'code');
+SELECT split_part(privileges.try(format('SELECT payflow.capture(%L)', :'session_id')), E'\n', 1);
+SELECT split_part(privileges.try(format('SELECT payflow.refund(%L)', :'session_id')), E'\n', 1);
+SELECT split_part(privileges.try(format('SELECT payflow.get_refund(%L)', :'session_id')), E'\n', 1);
+SELECT status, http_status FROM payflow.force_check(:'session_id', 'x', '0');
+SELECT privileges.try($$ SELECT payflow.resolve_discrepancy(0, 'refund', 'x') $$);
+SELECT privileges.try($$ SELECT FROM payflow.cancel_codes $$);
+RESET ROLE;
+-- the journal names who has called, not as whom it was written
+SELECT event, actor = session_user AS by_me FROM payflow.journal WHERE session_id = :'session_id' ORDER BY journal_id;
+INSERT INTO payflow.alerts (key, severity, message) VALUES ('privileges', 'info', 'x') RETURNING id AS alert_id \gset
+SET ROLE regress_payflow_app;
+SELECT payflow.acknowledge_alert(:alert_id, 'x');
 
 -- a new payment takes USAGE on the server
 SELECT privileges.try($$ SELECT payflow.create('privileges-2', 100, 'EUR') $$);
@@ -109,6 +138,11 @@ SET search_path = privileges, pg_catalog;
 SELECT replayed FROM payflow.create('privileges-6', 100, 'EUR');
 SELECT replayed FROM payflow.create('privileges-6', 100, 'EUR');
 SELECT order_id FROM payflow.find('privileges-6');
+SELECT session_id FROM payflow.find('privileges-6') \gset
+SELECT payflow.issue_cancel_code(:'session_id') AS code \gset
+SELECT http_status FROM payflow.cancel(:'session_id', 'x');
+SELECT http_status FROM payflow.force_check(:'session_id', 'x', '0');
+SELECT http_status FROM payflow.cancel(:'session_id', :'code', 'x');
 RESET search_path;
 
 \t

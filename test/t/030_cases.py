@@ -176,7 +176,9 @@ def nothing_sent(lab):
 
 def money_that_goes_back(lab):
     """C8: what the provider reports of a completed payment is never passed over in silence."""
-    for act in ("capture_fail", "refund", "dispute"):
+    for act, alert, kind, entry in (("capture_fail", "payment_reversed", "payment_reversed", "payment_reversed"),
+                                    ("refund", "refund_elsewhere", None, "refund_reported"),
+                                    ("dispute", "dispute", None, "chargeback")):
         pay = create(lab, act)
         reg = wait(lab, pay)
         lab.act(reg.provider_payment_id, "pay")
@@ -185,10 +187,13 @@ def money_that_goes_back(lab):
         for _ in range(2):
             row = lab.row("SELECT * FROM payflow.check(%s::uuid, '30 seconds')", [pay.session_id])
         is_(row.status, "completed", f"{act} after completion: the status stays")
-        is_(lab.one("SELECT count(*) FROM payflow.alerts WHERE key = %s", [f"money_returned:{pay.session_id}"]), 1,
-            "with an alert")
-        is_(lab.one("""SELECT count(*) FROM payflow.discrepancies
-                       WHERE session_id = %s AND kind = 'money_returned'""", [pay.session_id]), 1, "and one discrepancy")
+        is_(lab.one("SELECT count FROM payflow.alerts WHERE key = %s", [f"{alert}:{pay.session_id}"]), 1,
+            "with one alert")
+        is_(lab.one("SELECT array_agg(kind) FROM payflow.discrepancies WHERE session_id = %s", [pay.session_id]),
+            [kind] if kind else None, "and a discrepancy where nobody can have meant it")
+        is_(lab.one("""SELECT array_agg(amount::int) FROM payflow.accounting_entries
+                       WHERE session_id = %s AND entry_type = %s""", [pay.session_id, entry]), [1000], "booked once")
+        is_((row.paid, row.refundable_amount), (False, 0), "not paid, and nothing to refund")
         lab.control("DELETE", "/")
 
 
