@@ -209,7 +209,7 @@ LANGUAGE sql STABLE SECURITY DEFINER PARALLEL UNSAFE SET search_path = pg_catalo
 				WHEN e.entry_type = 'refund_reversed' AND c.kind IN ('held', 'available') THEN -e.amount END), 0) AS refunded,
 			COALESCE(sum(CASE WHEN e.entry_type = 'chargeback' AND d.kind <> 'suspense' THEN e.amount
 				WHEN e.entry_type = 'chargeback_reversed' AND c.kind <> 'suspense' THEN -e.amount END), 0) AS disputed,
-			COALESCE(sum(CASE WHEN c.kind = 'suspense' THEN e.amount WHEN d.kind = 'suspense' THEN -e.amount END), 0) AS suspense
+			GREATEST(COALESCE(sum(CASE WHEN c.kind = 'suspense' THEN e.amount WHEN d.kind = 'suspense' THEN -e.amount END), 0), 0) AS suspense
 		FROM payflow.accounting_entries e
 		JOIN payflow.accounts d ON d.account_id = e.debit_account
 		JOIN payflow.accounts c ON c.account_id = e.credit_account

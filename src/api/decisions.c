@@ -298,6 +298,24 @@ read_discrepancy(Statement *statement, int64 id, Discrepancy *discrepancy)
 	discrepancy->currency = result_text(0, 4);
 }
 
+/* Of the money in suspense, what refunds on their way have been promised. */
+static int64
+promised_suspense(const PaymentRow *payment)
+{
+	int64		sum = 0;
+	ListCell   *cell;
+
+	foreach(cell, operations_of_session(&payment->session_id))
+	{
+		const OperationRow *operation = lfirst(cell);
+
+		if (operation->kind == OPERATION_REFUND && operation->from_suspense &&
+			!operation_is_settled(operation->status) && strcmp(operation->currency, payment->currency) == 0)
+			sum += operation->amount;
+	}
+	return sum;
+}
+
 /*
  * Money becomes the order's receipt only where create() could have had it
  * paid, and only if it is what the order costs.
@@ -308,6 +326,7 @@ require_acceptable(const Discrepancy *discrepancy, const PaymentRow *payment)
 	Datum		values[2];
 	char	   *currency;
 	int64		amount;
+	int64		left;
 
 	if (payment->order_status != ORDER_OPEN)
 		conflict("order_already_paid",
@@ -330,10 +349,11 @@ require_acceptable(const Discrepancy *discrepancy, const PaymentRow *payment)
 							(long long) discrepancy->amount, discrepancy->currency, brief(payment->order_id),
 							(long long) amount, currency),
 					 errhint("Only the order's own amount can be accepted: resolve with \"refund\"."));
-	if (payment->suspense_amount < amount)
+	left = payment->suspense_amount - promised_suspense(payment);
+	if (left < amount)
 		bad_argument(errmsg("of the money of discrepancy %lld, %lld %s are left",
-							(long long) discrepancy->id, (long long) payment->suspense_amount, currency),
-					 errhint("The provider has given some of it back: resolve with \"refund\"."));
+							(long long) discrepancy->id, (long long) Max(left, 0), currency),
+					 errhint("Some of it has gone back, or is on its way: resolve with \"refund\"."));
 }
 
 /*

@@ -332,6 +332,23 @@ booked_suspense(const Books *books, const char *currency)
 }
 
 int64
+free_suspense(const Books *books, const char *currency)
+{
+	int64		left = booked_suspense(books, currency);
+	ListCell   *cell;
+
+	foreach(cell, books->operations)
+	{
+		const OperationRow *operation = lfirst(cell);
+
+		if (operation->kind == OPERATION_REFUND && operation->from_suspense &&
+			!operation_is_settled(operation->status) && strcmp(operation->currency, currency) == 0)
+			left -= operation->amount;
+	}
+	return left;
+}
+
+int64
 unattributed(const Books *books, const char *total_kind, const char *named_kind, const char *currency)
 {
 	int64		sum = 0;

@@ -98,6 +98,8 @@ extern int64 booked_received(const Books *books, const char *currency);
 extern int64 booked_refunded(const Books *books, const char *currency);
 extern int64 booked_disputed(const Books *books, const char *currency);
 extern int64 booked_suspense(const Books *books, const char *currency);
+/* Of suspense, what no refund on its way has been promised. */
+extern int64 free_suspense(const Books *books, const char *currency);
 /* Of what totals have shown (kind refund_total or dispute_total), the part that nothing has named since. */
 extern int64 unattributed(const Books *books, const char *total_kind, const char *named_kind, const char *currency);
 

@@ -59,8 +59,6 @@ decide_pending(Decision *d)
 	const Outcome *o = d->outcome;
 	TimestampTz next;
 
-	if (o->unknown_word)
-		alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
 	if (status_is_final(p->status))
 		return;
 	if (p->status == STATUS_CANCELING)
@@ -436,6 +434,8 @@ decide_by_kind(Decision *d)
 static void
 decide_by_answer(Decision *d)
 {
+	if (d->outcome->unknown_word)
+		alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
 	note_details(d);
 	if (!outcome_is_about_operation_only(d))
 		decide_by_kind(d);
@@ -456,13 +456,16 @@ decide(Decision *d, const pg_uuid_t *id_taken_by)
 	release_lease(d);
 	if (id_taken_by != NULL)
 		refuse_taken_id(d, id_taken_by);
-	else if (d->outcome->foreign_reference && d->outcome->has_operation)
-		decide_operation(d);
-	else if (d->outcome->foreign_reference)
+	else if (d->outcome->foreign_reference && !d->outcome->has_operation)
 		decide_foreign(d);
-	else
+	else if (!d->outcome->foreign_reference)
+	{
 		decide_by_answer(d);
-	decide_policies(d);
+		decide_policies(d);
+		return;
+	}
+	if (d->outcome->has_operation)
+		decide_foreign_answer(d);
 }
 
 static bool

@@ -85,6 +85,8 @@ extern void decide_canceling(Decision *d);
 /* ---- operate.c: what the answer means for the operation whose call it was ---- */
 
 extern void decide_operation(Decision *d);
+/* The answer was about another payment: none at all. */
+extern void decide_foreign_answer(Decision *d);
 extern bool outcome_is_about_operation_only(const Decision *d);
 
 /* ---- returns.c: totals and named movements, compared with the books ---- */
@@ -94,6 +96,7 @@ extern void compare_with_books(Decision *d);
 extern OperationRow *our_refund(const Decision *d, const ProviderRefund *told);
 /* A refund of ours has succeeded: books it. */
 extern void refund_succeeded(Decision *d, OperationRow *refund, int64 amount);
+extern void reopen_discrepancy(Decision *d, OperationRow *refund);
 /* A refund of ours will not be: its amount is free again. */
 extern void refund_failed(Decision *d, OperationRow *refund, const char *failure_code, const char *message);
 

@@ -211,7 +211,10 @@ after_refund(Decision *d, OperationRow *refund)
 
 	if (!was_asked(d) || is_outdated(d) || is_listed(d, refund))
 		return;
-	if (refund->provider_ref != NULL)
+	if (o->refunded >= 0 && !o->refunds_complete && excess >= refund->amount &&
+		strcmp(told_currency(d), refund->currency) == 0)
+		refund_succeeded(d, refund, refund->amount);
+	else if (refund->provider_ref != NULL)
 	{
 		/* accepted there, and now not listed: it may come back */
 		ask_again(d, refund);
@@ -221,8 +224,6 @@ after_refund(Decision *d, OperationRow *refund)
 		send_again(d, refund);
 	else if (o->refunded < 0)
 		ask_again(d, refund);
-	else if (excess >= refund->amount && strcmp(told_currency(d), refund->currency) == 0)
-		refund_succeeded(d, refund, refund->amount);
 	else
 		send_again(d, refund);
 }
@@ -342,20 +343,26 @@ unanswered(Decision *d, OperationRow *operation)
 }
 
 void
+decide_foreign_answer(Decision *d)
+{
+	OperationRow *operation = d->operation;
+
+	alert_provider(d, "critical", "foreign_reference", "it answered about another payment than it was asked for");
+	if (operation == NULL || operation_is_settled(operation->status) || !d->has_lease)
+		return;
+	operation->ask_due = operation->ask_due || !was_asked(d);
+	try_later(d, operation);
+	note_unresolved(d, operation);
+}
+
+void
 decide_operation(Decision *d)
 {
 	OperationRow *operation = d->operation;
 
-	if (operation == NULL || operation_is_settled(operation->status))
+	/* what facts say of it has been booked; how it goes on is for who has taken it over */
+	if (operation == NULL || operation_is_settled(operation->status) || !d->has_lease)
 		return;
-	if (d->outcome->foreign_reference)
-	{
-		alert_provider(d, "critical", "foreign_reference", "it answered about another payment than it was asked for");
-		operation->ask_due = operation->ask_due || !was_asked(d);
-		try_later(d, operation);
-		note_unresolved(d, operation);
-		return;
-	}
 	switch (d->outcome->kind)
 	{
 		case OUTCOME_REFUSED:
@@ -382,11 +389,6 @@ decide_operation(Decision *d)
 				after_answer(d, operation);
 			else
 				unanswered(d, operation);
-			break;
-		case OUTCOME_PENDING:
-			if (d->outcome->unknown_word)
-				alert_provider(d, "warning", "unknown_status", "it reports a status that the driver does not know");
-			after_answer(d, operation);
 			break;
 		default:
 			after_answer(d, operation);

@@ -40,6 +40,21 @@ payment_ref(const Decision *d)
 
 /* ---- our refunds ---- */
 
+/* Money in suspense waits for a decision again, unless facts have taken it meanwhile. */
+void
+reopen_discrepancy(Decision *d, OperationRow *refund)
+{
+	if (refund->from_suspense && refund->discrepancy_id != 0 && booked_suspense(d->books, refund->currency) > 0)
+		d->effects->reopened = lappend(d->effects->reopened, refund);
+}
+
+static void
+more_went_back(Decision *d)
+{
+	open_finding(d, "returned_exceeds_captured");
+	alert_session(d, "critical", "returned_exceeds_captured", "more money has gone back than was captured");
+}
+
 void
 refund_succeeded(Decision *d, OperationRow *refund, int64 amount)
 {
@@ -48,7 +63,11 @@ refund_succeeded(Decision *d, OperationRow *refund, int64 amount)
 
 	post(d, "refund_sent", source, "provider", amount, refund->currency, refund, NULL, NULL);
 	if (refund->from_suspense)
+	{
 		sync_suspense(d, refund->currency);
+		if (booked_suspense(d->books, refund->currency) < 0)
+			more_went_back(d);
+	}
 	else
 		p->refunded_amount += amount;
 	settle_operation(d, refund, OPERATION_SUCCEEDED, NULL);
@@ -64,9 +83,7 @@ refund_failed(Decision *d, OperationRow *refund, const char *failure_code, const
 {
 	settle_operation(d, refund, OPERATION_FAILED, failure_code);
 	refund->failure_message = message ? pstrdup(message) : NULL;
-	/* unless facts have emptied suspense meanwhile */
-	if (refund->from_suspense && refund->discrepancy_id != 0 && booked_suspense(d->books, refund->currency) > 0)
-		d->effects->reopened = lappend(d->effects->reopened, refund);
+	reopen_discrepancy(d, refund);
 	alert_operation(d, refund, "critical", "refund_failed", "the refund has failed, the money is still here");
 }
 
@@ -422,8 +439,7 @@ compare_sums(Decision *d, int64 refunded_before, int64 disputed_before)
 		return;
 	if (p->captured_amount - p->refunded_amount >= p->disputed_amount)
 		return;
-	open_finding(d, "returned_exceeds_captured");
-	alert_session(d, "critical", "returned_exceeds_captured", "more money has gone back than was captured");
+	more_went_back(d);
 }
 
 void

@@ -24,6 +24,21 @@
 
 /* ---- money ---- */
 
+static bool
+was_taken_back(const Books *books)
+{
+	ListCell   *cell;
+
+	foreach(cell, books->entries)
+	{
+		const LedgerEntry *entry = lfirst(cell);
+
+		if (strcmp(entry->type, "payment_reversed") == 0 || strcmp(entry->type, "correction") == 0)
+			return true;
+	}
+	return false;
+}
+
 /*
  * The provider reports captured money on a session that has ended, or more
  * than is booked: what exceeds the books is unexpected.
@@ -34,6 +49,9 @@ compare_captured(Decision *d)
 	const char *currency = told_currency(d);
 	int64		excess = d->outcome->captured - booked_received(d->books, currency);
 
+	/* an older answer may show what has been taken back since */
+	if (is_outdated(d) && was_taken_back(d->books))
+		return;
 	if (d->outcome->captured > 0 && excess > 0)
 		unexpected_money(d, excess, currency, "unexpected_money");
 }

@@ -88,6 +88,9 @@ follow_policy(Decision *d, Finding *finding)
 		policy = "refund";
 	if (policy == NULL || strcmp(policy, "hold") == 0)
 		return;
+	/* more has gone, or is about to go, than this: a person shall see */
+	if (free_suspense(d->books, finding->currency) < finding->amount)
+		return;
 	if (strcmp(policy, "accept") == 0 && d->order->status != ORDER_OPEN)
 		policy = "refund";
 	if (strcmp(policy, "refund") == 0)
@@ -147,9 +150,7 @@ decide_policies(Decision *d)
 void
 decide_accept(Decision *d, OperationRow *accept)
 {
-	int64		left = booked_suspense(d->books, accept->currency);
-
-	if (left < accept->amount)
+	if (free_suspense(d->books, accept->currency) < accept->amount)
 	{
 		settle_operation(d, accept, OPERATION_FAILED, "not_needed");
 		d->effects->refunded_instead = lappend(d->effects->refunded_instead, accept);
@@ -184,7 +185,7 @@ decide_discrepancy(Decision *d)
 
 	if (discrepancy == NULL || discrepancy->amount == 0)
 		return;
-	amount = Min(discrepancy->amount, booked_suspense(d->books, discrepancy->currency));
+	amount = Min(discrepancy->amount, free_suspense(d->books, discrepancy->currency));
 	if (amount <= 0)
 		return;
 	if (strcmp(resolution, "accept") == 0)

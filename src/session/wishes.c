@@ -119,7 +119,10 @@ decide_refund_result(Decision *d, OperationRow *refund)
 	if (d->outcome->decided_success)
 		refund_succeeded(d, refund, refund->amount);
 	else
+	{
 		settle_operation(d, refund, OPERATION_FAILED, "settled");
+		reopen_discrepancy(d, refund);
+	}
 	refund->settled_by_person = true;
 }
 
