@@ -242,6 +242,7 @@ read_refunds(const Json *payment, Outcome *outcome)
 	const Json *list;
 	const char **ids;
 	int			length;
+	int64		sum = 0;
 
 	if (outcome->terms != NULL && !outcome->terms->names_refunds)
 		return true;
@@ -255,8 +256,9 @@ read_refunds(const Json *payment, Outcome *outcome)
 	{
 		ProviderRefund *refund = &outcome->refunds[outcome->n_refunds];
 
-		if (!read_refund(entry, refund, outcome))
+		if (!read_refund(entry, refund, outcome) || sum > TOTAL_MAX)
 			return false;
+		sum += refund->amount;
 		ids[outcome->n_refunds++] = refund->id;
 	}
 	outcome->refunds_complete = true;
@@ -269,6 +271,7 @@ read_disputes(const Json *payment, Outcome *outcome)
 	const Json *list;
 	const char **ids;
 	int			length;
+	int64		sum = 0;
 
 	if (!read_list(payment, "disputes", &list, &length))
 		return false;
@@ -280,8 +283,9 @@ read_disputes(const Json *payment, Outcome *outcome)
 	{
 		ProviderDispute *dispute = &outcome->disputes[outcome->n_disputes];
 
-		if (!read_dispute(entry, dispute))
+		if (!read_dispute(entry, dispute) || sum > TOTAL_MAX)
 			return false;
+		sum += dispute->amount;
 		ids[outcome->n_disputes++] = dispute->id;
 	}
 	outcome->disputes_complete = true;

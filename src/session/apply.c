@@ -326,6 +326,7 @@ read_books(Work *work, Outcome **outcomes, int n, ApplyResult *results, bool wai
 	{
 		if (work->outcomes[i]->kind == OUTCOME_DISCREPANCY_DECIDED)
 			work->books[i]->discrepancy = read_discrepancy(work->outcomes[i]->discrepancy_id);
+		work->books[i]->taken_refs = read_taken_refs(work->payments[i], work->outcomes[i]);
 		if (may_be_unexpected(work->payments[i], work->outcomes[i]))
 			work->books[i]->late_payment = read_late_payment(work->payments[i]->merchant);
 	}

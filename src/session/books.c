@@ -14,6 +14,7 @@
 #include "utils/uuid.h"
 
 #include "lib/compat.h"
+#include "lib/rowset.h"
 #include "lib/spi.h"
 #include "lib/tuple_reader.h"
 #include "session/books.h"
@@ -71,6 +72,14 @@ static Statement late_payment_of = {
 	.sql = "SELECT m.late_payment FROM payflow.merchants m WHERE m.id OPERATOR(pg_catalog.=) $1",
 	.nargs = 1,
 	.argtypes = {TEXTOID},
+};
+
+static Statement taken_refs = {
+	.sql = "SELECT DISTINCT f.ref FROM payflow.provider_operations f "
+	"WHERE f.provider OPERATOR(pg_catalog.=) $1 AND f.kind OPERATOR(pg_catalog.=) ANY ($2) "
+	"AND f.ref OPERATOR(pg_catalog.=) ANY ($3) AND f.session_id OPERATOR(pg_catalog.<>) $4",
+	.nargs = 4,
+	.argtypes = {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, UUIDOID},
 };
 
 bool
@@ -183,6 +192,34 @@ books_read(const pg_uuid_t *session_ids, Books **books, int n, bool wait)
 	read_operations(session_ids, books, n, wait);
 	read_facts(session_ids, books, n);
 	read_entries(session_ids, books, n);
+}
+
+List *
+read_taken_refs(const PaymentRow *payment, const Outcome *outcome)
+{
+	static const Oid types[] = {TEXTOID, TEXTOID};
+	int			n = outcome->n_refunds + outcome->n_disputes;
+	RowSet	   *rows = rowset_make(types, lengthof(types), n);
+	Datum		values[4];
+	uint64		found;
+	List	   *refs = NIL;
+
+	if (n == 0)
+		return NIL;
+	for (int i = 0; i < n; i++)
+	{
+		bool		is_refund = i < outcome->n_refunds;
+
+		put_text(rows, is_refund ? "refund" : "dispute");
+		put_text(rows, is_refund ? outcome->refunds[i].id : outcome->disputes[i - outcome->n_refunds].id);
+	}
+	rowset_arrays(rows, &values[1]);
+	values[0] = CStringGetTextDatum(payment->provider);
+	values[3] = UUIDPGetDatum(&payment->session_id);
+	found = run(&taken_refs, values, NULL);
+	for (uint64 i = 0; i < found; i++)
+		refs = lappend(refs, result_text(i, 1));
+	return refs;
 }
 
 Discrepancy *

@@ -67,6 +67,7 @@ typedef struct Books
 	List	   *facts;			/* of ProviderFact *, those of this decision too */
 	List	   *entries;		/* of LedgerEntry *, those of this decision too */
 	Discrepancy *discrepancy;	/* that the outcome names, or NULL */
+	List	   *taken_refs;		/* ids of movements told now that are another session's; of char * */
 	char	   *late_payment;	/* the merchant's policy; NULL: not read yet */
 	bool		held_elsewhere; /* somebody holds one of the operations */
 } Books;
@@ -80,6 +81,9 @@ extern bool books_needed(const PaymentRow *payment, const Outcome *outcome);
  * held_elsewhere.
  */
 extern void books_read(const pg_uuid_t *session_ids, Books **books, int n, bool wait);
+
+/* Of the refunds and disputes that an outcome names, those that are another session's. */
+extern List *read_taken_refs(const PaymentRow *payment, const Outcome *outcome);
 
 /* The discrepancy of that id as it is; NULL: there is none. */
 extern Discrepancy *read_discrepancy(int64 id);

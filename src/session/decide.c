@@ -440,6 +440,7 @@ decide_by_answer(Decision *d)
 	if (!outcome_is_about_operation_only(d))
 		decide_by_kind(d);
 	compare_with_books(d);
+	refund_lost_cancel(d);
 	decide_operation(d);
 	if (!d->outcome->has_operation)
 		note_resolution(d);
@@ -454,18 +455,17 @@ decide(Decision *d, const pg_uuid_t *id_taken_by)
 		return;
 	}
 	release_lease(d);
-	if (id_taken_by != NULL)
-		refuse_taken_id(d, id_taken_by);
-	else if (d->outcome->foreign_reference && !d->outcome->has_operation)
-		decide_foreign(d);
-	else if (!d->outcome->foreign_reference)
+	if (id_taken_by == NULL && !d->outcome->foreign_reference)
 	{
 		decide_by_answer(d);
 		decide_policies(d);
-		return;
 	}
-	if (d->outcome->has_operation)
+	else if (d->outcome->has_operation)
 		decide_foreign_answer(d);
+	else if (id_taken_by != NULL && d->payment->provider_payment_id == NULL)
+		refuse_taken_id(d, id_taken_by);
+	else
+		decide_foreign(d);
 }
 
 static bool

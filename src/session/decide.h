@@ -44,6 +44,7 @@ typedef struct Effects
 	bool		stale;			/* an absence without the row's lease: nothing was applied */
 	bool		returns_changed;	/* the row's totals of money that went back are to be written */
 	bool		receipt;		/* completed: captured_amount is the order's receipt */
+	bool		cancel_loses;	/* completed although it was to be canceled */
 	bool		accepted;		/* late money has become the order's receipt */
 	bool		order_follows;	/* the order's status is to be derived anew */
 	List	   *operations;		/* of OperationRow *, new or changed */

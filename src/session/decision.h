@@ -81,6 +81,8 @@ extern void decide_ended(Decision *d);
 extern void decide_capture_failed(Decision *d);
 /* The page lives on, or the authorization, although it is to be canceled: to reverse it is due. */
 extern void decide_canceling(Decision *d);
+/* What a cancel that has lost gives back. */
+extern void refund_lost_cancel(Decision *d);
 
 /* ---- operate.c: what the answer means for the operation whose call it was ---- */
 
@@ -103,6 +105,8 @@ extern void refund_failed(Decision *d, OperationRow *refund, const char *failure
 /* ---- suspense.c: money that nobody expected ---- */
 
 extern void unexpected_money(Decision *d, int64 amount, const char *currency, const char *kind);
+/* Money in suspense waits for a decision: a discrepancy. */
+extern void suspense_finding(Decision *d, const char *kind, int64 amount, const char *currency);
 /* An operation accept whose alarm has rung. */
 extern void decide_accept(Decision *d, OperationRow *accept);
 extern void decide_discrepancy(Decision *d);

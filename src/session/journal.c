@@ -47,8 +47,17 @@ static Statement add_event = {
 	.argtypes = {UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID},
 };
 
+/*
+ * One that somebody holds is open, or is just being closed: nobody waits for
+ * him, the next time counts.
+ */
 static Statement count_alert = {
-	.sql = "INSERT INTO payflow.alerts (key, severity, message) VALUES ($1, $2, $3) "
+	.sql = "WITH present AS MATERIALIZED (SELECT a.id FROM payflow.alerts a "
+	"WHERE a.key OPERATOR(pg_catalog.=) $1 AND a.closed_at IS NULL), "
+	"mine AS MATERIALIZED (SELECT a.id FROM payflow.alerts a "
+	"WHERE a.key OPERATOR(pg_catalog.=) $1 AND a.closed_at IS NULL FOR NO KEY UPDATE SKIP LOCKED) "
+	"INSERT INTO payflow.alerts (key, severity, message) SELECT $1, $2, $3 "
+	"WHERE NOT EXISTS (SELECT FROM present) OR EXISTS (SELECT FROM mine) "
 	"ON CONFLICT (key) WHERE closed_at IS NULL DO UPDATE SET "
 	"count = alerts.count OPERATOR(pg_catalog.+) 1, last_raised_at = pg_catalog.now(), message = EXCLUDED.message, "
 	"severity = CASE WHEN EXCLUDED.severity OPERATOR(pg_catalog.=) 'critical' "

@@ -220,7 +220,8 @@ settle_commands(Decision *d, SessionStatus status)
 		return;
 	if (d->outcome->kind == OUTCOME_CANCELED)
 		settle_operation(d, reverse, OPERATION_SUCCEEDED, NULL);
-	else if (status == STATUS_COMPLETED && reverse != d->operation && operation_in_flight(reverse, d->now))
+	else if ((status == STATUS_COMPLETED || d->outcome->kind == OUTCOME_PAID) && reverse != d->operation &&
+			 operation_in_flight(reverse, d->now))
 	{
 		reverse->ask_due = true;
 		set_operation_alarm(d, reverse, Max(reverse->lease_until, d->now));

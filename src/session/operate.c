@@ -128,8 +128,8 @@ reverse_gave_back(Decision *d)
 	const Outcome *o = d->outcome;
 	OperationRow *refund = books_unsettled(d->books, OPERATION_REFUND);
 
-	if (refund == NULL || refund->first_sent_at != 0 || refund->from_suspense ||
-		!currency_is_ours(d) || o->refunded < d->payment->captured_amount)
+	if (refund == NULL || refund->first_sent_at != 0 || strcmp(told_currency(d), refund->currency) != 0 ||
+		o->refunded < (refund->from_suspense ? refund->amount : d->payment->captured_amount))
 		return;
 	for (int i = 0; i < o->n_refunds && refund->provider_ref == NULL; i++)
 	{
@@ -151,7 +151,7 @@ after_reverse(Decision *d, OperationRow *reverse)
 {
 	if (d->payment->status != STATUS_CANCELING)
 	{
-		if (d->payment->cancel_lost)
+		if (d->payment->cancel_lost || d->payment->status == STATUS_CANCELED)
 			reverse_gave_back(d);
 		settle_operation(d, reverse, OPERATION_FAILED, "not_needed");
 	}
@@ -228,11 +228,20 @@ after_refund(Decision *d, OperationRow *refund)
 		send_again(d, refund);
 }
 
+/* It goes on until lifetime and grace are over twice. */
+static bool
+look_is_over(const Decision *d, const OperationRow *look)
+{
+	TimestampTz end = look->created_at;
+
+	for (int i = 0; i < 2; i++)
+		end = time_plus(time_plus(end, &d->terms->session_ttl), &d->terms->grace);
+	return end <= d->now;
+}
+
 static void
 after_look(Decision *d, OperationRow *look)
 {
-	const ProviderTerms *terms = d->terms;
-	TimestampTz end = look->created_at;
 	OutcomeKind kind = d->outcome->kind;
 
 	if (outcome_is_fact(kind) && kind != OUTCOME_ATTEMPT_DECLINED && kind != OUTCOME_AUTHORIZED)
@@ -240,9 +249,7 @@ after_look(Decision *d, OperationRow *look)
 		settle_operation(d, look, OPERATION_SUCCEEDED, NULL);
 		return;
 	}
-	for (int i = 0; i < 2; i++)
-		end = time_plus(time_plus(end, &terms->session_ttl), &terms->grace);
-	if (end <= d->now)
+	if (look_is_over(d, look))
 		settle_operation(d, look, OPERATION_SUCCEEDED, NULL);
 	else
 		try_later(d, look);
@@ -337,6 +344,11 @@ unanswered(Decision *d, OperationRow *operation)
 			break;
 		default:
 			break;
+	}
+	if (operation->kind == OPERATION_AFTER_LOOK && look_is_over(d, operation))
+	{
+		settle_operation(d, operation, OPERATION_SUCCEEDED, NULL);
+		return;
 	}
 	try_later(d, operation);
 	note_unresolved(d, operation);

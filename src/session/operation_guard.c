@@ -116,24 +116,26 @@ add_to_reserved(HeapTuple tuple, TupleDesc tupdesc, int64 amount)
 }
 
 /*
- * What the command may move at most; -1: it has no limit.
+ * What the command may move at most.  False: it has no limit.
  */
-static int64
-limit_of(HeapTuple tuple, TupleDesc tupdesc)
+static bool
+limit_of(HeapTuple tuple, TupleDesc tupdesc, int64 *limit)
 {
 	char	   *kind = text_column(tuple, tupdesc, "kind");
 	char	   *currency = text_column(tuple, tupdesc, "currency");
 	Datum		values[2];
 
 	if (kind == NULL || currency == NULL || (strcmp(kind, "capture") != 0 && strcmp(kind, "refund") != 0))
-		return -1;
+		return false;
 	values[0] = session_of(tuple, tupdesc);
 	values[1] = CStringGetTextDatum(currency);
 	if (run(&session_limits, values, NULL) == 0)
-		return -1;				/* the foreign key says so better */
+		return false;			/* the foreign key says so better */
 	if (strcmp(kind, "capture") == 0)
-		return result_int64(0, 1);
-	return result_int64(0, is_refund_of_receipt(tuple, tupdesc) ? 2 : 3);
+		*limit = result_int64(0, 1);
+	else
+		*limit = Max(result_int64(0, is_refund_of_receipt(tuple, tupdesc) ? 2 : 3), 0);
+	return true;
 }
 
 /*
@@ -142,13 +144,14 @@ limit_of(HeapTuple tuple, TupleDesc tupdesc)
 static HeapTuple
 bind_command(HeapTuple tuple, TupleDesc tupdesc)
 {
-	int64		limit = limit_of(tuple, tupdesc);
 	int			column_number = SPI_fnumber(tupdesc, "limit_amount");
-	Datum		value = Int64GetDatum(Max(limit, 0));
+	int64		limit;
+	Datum		value;
 	bool		isnull = false;
 
-	if (limit < 0)
+	if (!limit_of(tuple, tupdesc, &limit))
 		return tuple;
+	value = Int64GetDatum(limit);
 	tuple = heap_modify_tuple_by_cols(tuple, tupdesc, 1, &column_number, &value, &isnull);
 	if (is_refund_of_receipt(tuple, tupdesc) && int64_column(tuple, tupdesc, "amount") <= limit)
 		add_to_reserved(tuple, tupdesc, int64_column(tuple, tupdesc, "amount"));

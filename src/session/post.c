@@ -81,7 +81,10 @@ post(Decision *d, const char *type, const char *debit, const char *credit, int64
 	d->effects->entries = lappend(d->effects->entries, entry);
 	d->effects->changed = true;
 	d->effects->visible = true;
-	d->effects->returns_changed = true;
+	/* the receipt itself moves nothing back */
+	if (strcmp(type, "payment_received") != 0 && strcmp(type, "unexpected_received") != 0 &&
+		strcmp(type, "unexpected_accepted") != 0)
+		d->effects->returns_changed = true;
 }
 
 /*
@@ -199,6 +202,11 @@ give_back_money(Decision *d, const Origin *origin, int64 amount, const char *cur
 	post(d, type, "provider", "available", available, currency, origin->operation, fact, NULL);
 	post(d, type, "provider", "losses", given.losses, currency, origin->operation, fact, NULL);
 	if (given.suspense > 0)
+	{
 		sync_suspense(d, currency);
+		/* a refund of ours opens its own discrepancy again */
+		if (origin->operation == NULL)
+			suspense_finding(d, "money_returned", given.suspense, currency);
+	}
 	return given;
 }

@@ -442,6 +442,26 @@ compare_sums(Decision *d, int64 refunded_before, int64 disputed_before)
 	more_went_back(d);
 }
 
+/*
+ * The provider gave it the id of a movement of another session's money: what
+ * it is worth, the total tells.
+ */
+static bool
+is_taken(Decision *d, const char *ref)
+{
+	ListCell   *cell;
+
+	foreach(cell, d->books->taken_refs)
+	{
+		if (strcmp(lfirst(cell), ref) != 0)
+			continue;
+		alert_session(d, "critical", "duplicate_movement_id",
+					  "the provider names a refund or dispute of another payment as one of this one");
+		return true;
+	}
+	return false;
+}
+
 void
 compare_with_books(Decision *d)
 {
@@ -452,11 +472,17 @@ compare_with_books(Decision *d)
 	if (outcome_is_wish(o->kind))
 		return;
 	for (int i = 0; i < o->n_refunds; i++)
-		compare_named_refund(d, &o->refunds[i]);
+	{
+		if (!is_taken(d, o->refunds[i].id))
+			compare_named_refund(d, &o->refunds[i]);
+	}
 	if (!is_outdated(d))
 	{
 		for (int i = 0; i < o->n_disputes; i++)
-			compare_named_dispute(d, &o->disputes[i]);
+		{
+			if (!is_taken(d, o->disputes[i].id))
+				compare_named_dispute(d, &o->disputes[i]);
+		}
 		compare_captured_total(d);
 		compare_disputed_total(d);
 		compare_refunded_total(d);

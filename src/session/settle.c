@@ -73,18 +73,28 @@ is_our_capture(const Decision *d, int64 captured)
 }
 
 /*
- * Paid, although it was to be canceled: the money is booked, and all of it
- * goes back.
+ * Paid, although it was to be canceled: the money is booked, and goes back.
  */
 static void
 lose_cancel(Decision *d)
 {
-	PaymentRow *p = d->payment;
-
-	p->cancel_lost = true;
+	d->payment->cancel_lost = true;
 	d->effects->returns_changed = true;
-	(void) add_operation(d, OPERATION_REFUND, p->captured_amount, p->currency);
+	d->effects->cancel_loses = true;
 	alert_session(d, "warning", "cancel_lost", "it was paid while it was being canceled; the money goes back");
+}
+
+/*
+ * Once all else of the answer is booked: what has not gone back yet.
+ */
+void
+refund_lost_cancel(Decision *d)
+{
+	const PaymentRow *p = d->payment;
+	int64		left = p->captured_amount - p->refunded_amount - p->disputed_amount;
+
+	if (d->effects->cancel_loses && left > 0)
+		(void) add_operation(d, OPERATION_REFUND, left, p->currency);
 }
 
 /*

@@ -106,6 +106,7 @@ typedef enum GuardedColumn
 	COL_UPDATED_AT,
 	COL_NEXT_ACTION_AT,
 	COL_LEASE_UNTIL,
+	COL_PROVIDER_PAYMENT_ID,
 	/* of orders */
 	COL_PAID_SESSION_ID,
 	COL_COUNT
@@ -119,7 +120,7 @@ typedef enum GuardedColumn
 static const char *const column_names[COL_COUNT] = {
 	"session_id", "merchant", "order_id", "amount", "currency", "provider", "capture", "created_at",
 	"endpoint", "account", "return_url", "description", "customer", "receipt",
-	"status", "first_sent_at", "updated_at", "next_action_at", "lease_until",
+	"status", "first_sent_at", "updated_at", "next_action_at", "lease_until", "provider_payment_id",
 	"paid_session_id"
 };
 
@@ -216,6 +217,7 @@ guard_session_update(const GuardState *state)
 	SessionStatus from = status_from_name(TextDatumGetCString(state->old_values[status]));
 	SessionStatus to = status_from_name(TextDatumGetCString(state->new_values[status]));
 	bool		was_sent = !state->old_nulls[first_sent];
+	bool		provider_knows = !state->new_nulls[column_place(state, COL_PROVIDER_PAYMENT_ID)];
 
 	refuse_changed_columns(state, FIXED_IN_SESSION_FIRST, FIXED_IN_SESSION_LAST,
 						   "It is fixed when the session is created.");
@@ -224,7 +226,7 @@ guard_session_update(const GuardState *state)
 							   "It is fixed once Register may have been sent.");
 
 	if (!transition_allowed(from, to) ||
-		(from == STATUS_REGISTERING && to == STATUS_CANCELED && was_sent))
+		(from == STATUS_REGISTERING && to == STATUS_CANCELED && was_sent && !provider_knows))
 		ereport(ERROR,
 				(errcode(ERRCODE_CHECK_VIOLATION),
 				 errmsg("payment session cannot go from \"%s\" to \"%s\"", status_name(from), status_name(to)),

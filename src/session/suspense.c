@@ -82,24 +82,23 @@ static void
 follow_policy(Decision *d, Finding *finding)
 {
 	const char *policy = d->books->late_payment;
+	int64		left = free_suspense(d->books, finding->currency);
 
 	/* whoever was told that it is canceled gets his money back */
 	if (books_has_operation(d->books, OPERATION_REVERSE))
 		policy = "refund";
-	if (policy == NULL || strcmp(policy, "hold") == 0)
-		return;
-	/* more has gone, or is about to go, than this: a person shall see */
-	if (free_suspense(d->books, finding->currency) < finding->amount)
+	/* what has gone back already, or is on its way, is nobody's to decide about */
+	if (policy == NULL || strcmp(policy, "hold") == 0 || left <= 0)
 		return;
 	if (strcmp(policy, "accept") == 0 && d->order->status != ORDER_OPEN)
 		policy = "refund";
 	if (strcmp(policy, "refund") == 0)
 	{
 		finding->resolution = "refund";
-		finding->operation = refund_suspense(d, finding->amount, finding->currency);
+		finding->operation = refund_suspense(d, Min(finding->amount, left), finding->currency);
 		return;
 	}
-	if (!is_money_of_order(d, finding->amount, finding->currency))
+	if (left < finding->amount || !is_money_of_order(d, finding->amount, finding->currency))
 		return;
 	finding->resolution = "accept";
 	if (another_is_live(d))
@@ -109,12 +108,20 @@ follow_policy(Decision *d, Finding *finding)
 }
 
 void
+suspense_finding(Decision *d, const char *kind, int64 amount, const char *currency)
+{
+	Finding    *finding = open_finding(d, kind);
+
+	finding->amount = amount;
+	strlcpy(finding->currency, currency, CURRENCY_SIZE);
+}
+
+void
 unexpected_money(Decision *d, int64 amount, const char *currency, const char *kind)
 {
 	const char *ref = d->payment->provider_payment_id;
 	char		id[UUID_TEXT_SIZE];
 	const ProviderFact *fact;
-	Finding    *finding;
 
 	uuid_to_text(&d->payment->session_id, id);
 	fact = add_fact(d, "payment", ref != NULL ? ref : id,
@@ -124,10 +131,7 @@ unexpected_money(Decision *d, int64 amount, const char *currency, const char *ki
 	if (strcmp(currency, d->payment->currency) == 0)
 		d->payment->suspense_amount = booked_suspense(d->books, currency);
 	alert_session(d, "critical", kind, "the provider reports money that was not expected; it was booked to suspense");
-
-	finding = open_finding(d, kind);
-	finding->amount = amount;
-	strlcpy(finding->currency, currency, CURRENCY_SIZE);
+	suspense_finding(d, kind, amount, currency);
 }
 
 /*
@@ -150,10 +154,16 @@ decide_policies(Decision *d)
 void
 decide_accept(Decision *d, OperationRow *accept)
 {
-	if (free_suspense(d->books, accept->currency) < accept->amount)
+	int64		left = free_suspense(d->books, accept->currency);
+
+	if (left < accept->amount)
 	{
 		settle_operation(d, accept, OPERATION_FAILED, "not_needed");
-		d->effects->refunded_instead = lappend(d->effects->refunded_instead, accept);
+		/* what is left of it is for a person */
+		if (left > 0)
+			d->effects->reopened = lappend(d->effects->reopened, accept);
+		else
+			d->effects->refunded_instead = lappend(d->effects->refunded_instead, accept);
 	}
 	else if (d->order->status != ORDER_OPEN)
 	{

@@ -295,6 +295,8 @@ INSERT INTO answers (call, http_status, body, want, name)
 			('[{"amount": 5, "status": "failed"}]', 'no id'),
 			('[{"id": 7, "amount": 5, "status": "failed"}]', 'an id that is a number'),
 			('[{"id": "a b", "amount": 5, "status": "failed"}]', 'an id with a space'),
+			((SELECT jsonb_agg(entry || jsonb_build_object('id', 'd' || i)) FROM generate_series(1, 3) i,
+				LATERAL (VALUES (jsonb '{"amount": 1000000000000000000, "status": "failed"}')) e(entry)), 'a sum that no total can have'),
 			('[{"id": "a", "status": "failed"}]', 'no amount'),
 			('[{"id": "a", "amount": null, "status": "failed"}]', 'null for the amount'),
 			('[{"id": "a", "amount": 0, "status": "failed"}]', 'nothing for the amount'),
