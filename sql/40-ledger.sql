@@ -84,9 +84,6 @@ COMMENT ON INDEX payflow.ux_entry_operation IS 'each operation is booked once, a
 CREATE UNIQUE INDEX ux_entry_provider_operation ON payflow.accounting_entries
 	(provider_operation_id, entry_type, debit_account, credit_account) WHERE provider_operation_id IS NOT NULL;
 COMMENT ON INDEX payflow.ux_entry_provider_operation IS 'each movement that a provider reports is booked once, an entry an account';
-CREATE UNIQUE INDEX ux_entry_payment_reversed ON payflow.accounting_entries (session_id, debit_account)
-	WHERE entry_type = 'payment_reversed';
-COMMENT ON INDEX payflow.ux_entry_payment_reversed IS 'the capture of a session is reversed once';
 CREATE INDEX ix_entries_session ON payflow.accounting_entries (session_id);
 COMMENT ON INDEX payflow.ix_entries_session IS 'all entries of a session';
 

@@ -28,7 +28,7 @@
 #define TOTAL_MAX INT64CONST(1000000000000000000)
 
 /* no payment has more refunds or disputes */
-#define ENTRIES_MAX 10000
+#define ENTRIES_MAX 1000
 
 /* Nothing is told of the payment. */
 static void

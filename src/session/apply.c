@@ -247,9 +247,10 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 			if (!same_uuid(&outcomes[i]->session_id, &payment->session_id))
 				continue;
 			matched[i] = true;
-			/* one outcome a session and call: the next one must see what this one did */
-			if (order != NULL && (work->n == 0 || work->payments[work->n - 1] != payment))
+			/* one outcome an order and call: the next one must see what this one did */
+			if (order != NULL && !order->in_use)
 			{
+				order->in_use = true;
 				work->payments[work->n] = payment;
 				work->outcomes[work->n] = outcomes[i];
 				work->orders[work->n] = order;
@@ -274,7 +275,8 @@ static bool
 may_be_unexpected(const PaymentRow *payment, const Outcome *outcome)
 {
 	return outcome->captured > 0 &&
-		(status_is_final(payment->status) || payment->manual_capture || outcome->captured != payment->amount ||
+		(outcome->kind != OUTCOME_PAID || status_is_final(payment->status) || payment->manual_capture ||
+		 outcome->captured != payment->amount ||
 		 payment->order_status != ORDER_OPEN ||
 		 (outcome->currency[0] != '\0' && strcmp(outcome->currency, payment->currency) != 0));
 }

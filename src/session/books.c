@@ -55,7 +55,9 @@ static Statement entries_of = {
 	.sql = "SELECT e.session_id, e.entry_type, "
 	"(SELECT a.kind FROM payflow.accounts a WHERE a.account_id OPERATOR(pg_catalog.=) e.debit_account), "
 	"(SELECT a.kind FROM payflow.accounts a WHERE a.account_id OPERATOR(pg_catalog.=) e.credit_account), "
-	"e.amount, e.currency::pg_catalog.text, e.operation_id, e.provider_operation_id "
+	"e.amount, e.currency::pg_catalog.text, e.operation_id, e.provider_operation_id, "
+	"(SELECT f.ref FROM payflow.provider_operations f "
+	"WHERE f.provider_operation_id OPERATOR(pg_catalog.=) e.provider_operation_id) "
 	"FROM payflow.accounting_entries e WHERE e.session_id OPERATOR(pg_catalog.=) ANY ($1) ORDER BY e.entry_id",
 	.nargs = 1,
 	.argtypes = {UUIDARRAYOID},
@@ -179,6 +181,7 @@ read_entries(const pg_uuid_t *session_ids, Books **books, int n)
 		strlcpy(entry->currency, next_text(&reader), CURRENCY_SIZE);
 		entry->has_operation = next_uuid(&reader, &entry->operation_id);
 		entry->has_fact = next_uuid(&reader, &entry->fact_id);
+		entry->fact_ref = next_text(&reader);
 		of = books[place_of(&session_id, session_ids, n)];
 		of->entries = lappend(of->entries, entry);
 	}

@@ -49,6 +49,7 @@ typedef struct LedgerEntry
 	pg_uuid_t	operation_id;
 	bool		has_fact;
 	pg_uuid_t	fact_id;
+	const char *fact_ref;		/* the provider's id of that; NULL: no fact */
 	TimestampTz event_at;		/* of a new one */
 	const char *note;			/* of a new one; NULL: none */
 } LedgerEntry;

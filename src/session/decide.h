@@ -67,6 +67,7 @@ typedef struct LockedOrder
 	OrderStatus status;
 	bool		has_active;
 	pg_uuid_t	active_session_id;
+	bool		in_use;			/* an outcome of this call is about it already */
 } LockedOrder;
 
 /*

@@ -91,6 +91,9 @@ extern void decide_operation(Decision *d);
 extern void decide_foreign_answer(Decision *d);
 extern bool outcome_is_about_operation_only(const Decision *d);
 
+/* What the provider has captured beyond the books is unexpected money. */
+extern void compare_captured(Decision *d);
+
 /* ---- returns.c: totals and named movements, compared with the books ---- */
 
 extern void compare_with_books(Decision *d);

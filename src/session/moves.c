@@ -137,7 +137,10 @@ add_operation(Decision *d, OperationKind kind, int64 amount, const char *currenc
 	d->effects->visible = true;
 	d->effects->changed = true;
 	if (kind == OPERATION_REFUND)
+	{
 		d->effects->order_follows = true;
+		operation->ask_due = d->terms != NULL && !d->terms->names_refunds;
+	}
 	return operation;
 }
 
@@ -172,8 +175,7 @@ settle_operation(Decision *d, OperationRow *operation, OperationStatus status, c
 bool
 operation_in_flight(const OperationRow *operation, TimestampTz now)
 {
-	return operation->status == OPERATION_SENT &&
-		(operation->lease_until > now || operation->ask_due);
+	return operation->status == OPERATION_SENT || operation->lease_until > now;
 }
 
 /* ---- the session ---- */

@@ -207,12 +207,16 @@ static void
 after_refund(Decision *d, OperationRow *refund)
 {
 	const Outcome *o = d->outcome;
-	int64		excess = o->refunded - booked_refunded(d->books, refund->currency);
+	bool		same_currency = strcmp(told_currency(d), refund->currency) == 0;
+	int64		more;
 
 	if (!was_asked(d) || is_outdated(d) || is_listed(d, refund))
 		return;
-	if (o->refunded >= 0 && !o->refunds_complete && excess >= refund->amount &&
-		strcmp(told_currency(d), refund->currency) == 0)
+	/* where only the total can prove it, it is noted before */
+	if (refund->first_sent_at == 0 && o->refunded >= 0 && same_currency)
+		refund->total_before = o->refunded;
+	more = o->refunded - Max(refund->total_before, booked_refunded(d->books, refund->currency));
+	if (o->refunded >= 0 && !o->refunds_complete && refund->first_sent_at != 0 && more >= refund->amount && same_currency)
 		refund_succeeded(d, refund, refund->amount);
 	else if (refund->provider_ref != NULL)
 	{
@@ -326,7 +330,6 @@ unanswered(Decision *d, OperationRow *operation)
 			{
 				operation->status = OPERATION_PENDING;
 				operation->first_sent_at = 0;
-				operation->total_before = -1;
 			}
 			if (o->kind == OUTCOME_UNREACHABLE_SETTING)
 				alert_provider(d, "critical", "setting", o->error ? o->error : "it cannot be called as it is set up");

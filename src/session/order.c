@@ -71,6 +71,7 @@ lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders)
 		orders[i].has_active = result_uuid(i, 4, &orders[i].active_session_id);
 		orders[i].amount = result_int64(i, 5);
 		orders[i].currency = result_text(i, 6);
+		orders[i].in_use = false;
 	}
 	return (int) found;
 }
@@ -87,13 +88,14 @@ static Statement take_receipts = {
 	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
 };
 
-/* late money: the order is open, and no session of it is live */
+/* late money: the order is open, and no session of it is live any more */
 static Statement accept_receipts = {
-	.sql = "UPDATE payflow.orders o SET status = 'paid', paid_session_id = u.session_id, "
+	.sql = "UPDATE payflow.orders o SET status = 'paid', paid_session_id = u.session_id, active_session_id = NULL, "
 	"updated_at = pg_catalog.clock_timestamp() "
 	"FROM ROWS FROM (" UNNEST_4 ") AS u(merchant, order_id, session_id, ended) "
 	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id "
-	"AND o.status OPERATOR(pg_catalog.=) 'open'::pg_catalog.text AND o.active_session_id IS NULL",
+	"AND o.status OPERATOR(pg_catalog.=) 'open'::pg_catalog.text "
+	"AND (o.active_session_id IS NULL OR u.ended AND o.active_session_id OPERATOR(pg_catalog.=) u.session_id)",
 	.nargs = 4,
 	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
 };

@@ -74,6 +74,7 @@ post(Decision *d, const char *type, const char *debit, const char *credit, int64
 	{
 		entry->has_fact = true;
 		entry->fact_id = fact->id;
+		entry->fact_ref = fact->ref;
 	}
 	entry->event_at = d->outcome->event_at != 0 ? d->outcome->event_at : d->now;
 	entry->note = note;
@@ -117,23 +118,14 @@ take_money(Decision *d, const char *type, int64 amount, int64 receipt_limit, con
 /* ---- money that comes back ---- */
 
 static bool
-is_of_origin(const Decision *d, const LedgerEntry *entry, const Origin *origin)
+is_of_origin(const LedgerEntry *entry, const Origin *origin)
 {
-	ListCell   *cell;
-
 	if (origin->operation != NULL)
 		return entry->has_operation &&
 			memcmp(&entry->operation_id, &origin->operation->operation_id, UUID_LEN) == 0;
 	if (origin->fact_ref == NULL)
 		return true;
-	foreach(cell, d->books->facts)
-	{
-		const ProviderFact *fact = lfirst(cell);
-
-		if (entry->has_fact && memcmp(&fact->id, &entry->fact_id, UUID_LEN) == 0)
-			return strcmp(fact->ref, origin->fact_ref) == 0;
-	}
-	return false;
+	return entry->fact_ref != NULL && strcmp(entry->fact_ref, origin->fact_ref) == 0;
 }
 
 /* What entries of that origin have taken from an account and not given back. */
@@ -147,7 +139,7 @@ outstanding(const Decision *d, const Origin *origin, const char *account, const 
 	{
 		const LedgerEntry *entry = lfirst(cell);
 
-		if (strcmp(entry->currency, currency) != 0 || !is_of_origin(d, entry, origin))
+		if (strcmp(entry->currency, currency) != 0 || !is_of_origin(entry, origin))
 			continue;
 		if (strcmp(entry->type, origin->type) == 0 && strcmp(entry->debit, account) == 0)
 			sum += entry->amount;

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
@@ -60,14 +61,17 @@ refund_succeeded(Decision *d, OperationRow *refund, int64 amount)
 {
 	PaymentRow *p = d->payment;
 	const char *source = refund->from_suspense ? "suspense" : receipt_account(d);
+	int64		there = amount;
 
-	post(d, "refund_sent", source, "provider", amount, refund->currency, refund, NULL, NULL);
+	/* facts may have taken the money in suspense meanwhile */
 	if (refund->from_suspense)
-	{
+		there = Min(amount, Max(booked_suspense(d->books, refund->currency), 0));
+	post(d, "refund_sent", source, "provider", there, refund->currency, refund, NULL, NULL);
+	post(d, "refund_sent", "losses", "provider", amount - there, refund->currency, refund, NULL, NULL);
+	if (amount > there)
+		more_went_back(d);
+	if (refund->from_suspense)
 		sync_suspense(d, refund->currency);
-		if (booked_suspense(d->books, refund->currency) < 0)
-			more_went_back(d);
-	}
 	else
 		p->refunded_amount += amount;
 	settle_operation(d, refund, OPERATION_SUCCEEDED, NULL);
@@ -399,25 +403,20 @@ compare_captured_total(Decision *d)
 	const Outcome *o = d->outcome;
 	const char *currency = told_currency(d);
 	int64		missing = booked_received(d->books, currency) - o->captured;
+	const ProviderFact *fact;
 	int64		from_suspense;
 	int64		from_receipt;
-	ListCell   *cell;
 
 	if (o->captured < 0 || missing <= 0 || !tells_the_present(d))
 		return;
 	open_finding(d, "payment_reversed");
 	alert_session(d, "critical", "payment_reversed", "the provider has taken captured money back");
-	foreach(cell, d->books->entries)
-	{
-		/* booked once: what follows is for a person */
-		if (strcmp(((const LedgerEntry *) lfirst(cell))->type, "payment_reversed") == 0)
-			return;
-	}
-
+	fact = add_fact(d, "payment", payment_ref(d), TOTAL_STEP(d, "reversed", o->captured), missing, 0, currency);
 	from_suspense = Min(missing, Max(booked_suspense(d->books, currency), 0));
 	from_receipt = currency_is_ours(d) ? Min(missing - from_suspense, p->captured_amount) : 0;
-	post(d, "payment_reversed", "suspense", "provider", from_suspense, currency, NULL, NULL, NULL);
-	post(d, "payment_reversed", receipt_account(d), "provider", from_receipt, currency, NULL, NULL, NULL);
+	post(d, "payment_reversed", "suspense", "provider", from_suspense, currency, NULL, fact, NULL);
+	post(d, "payment_reversed", receipt_account(d), "provider", from_receipt, currency, NULL, fact, NULL);
+	post(d, "payment_reversed", "losses", "provider", missing - from_suspense - from_receipt, currency, NULL, fact, NULL);
 	p->captured_amount -= from_receipt;
 	p->reversed_amount += from_receipt;
 	d->effects->order_follows = true;
@@ -469,10 +468,11 @@ compare_with_books(Decision *d)
 	int64		refunded = d->payment->refunded_amount;
 	int64		disputed = d->payment->disputed_amount;
 
-	if (outcome_is_wish(o->kind))
-		return;
+	if (status_is_final(d->effects->from))
+		compare_captured(d);
 	for (int i = 0; i < o->n_refunds; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		if (!is_taken(d, o->refunds[i].id))
 			compare_named_refund(d, &o->refunds[i]);
 	}
@@ -480,6 +480,7 @@ compare_with_books(Decision *d)
 	{
 		for (int i = 0; i < o->n_disputes; i++)
 		{
+			CHECK_FOR_INTERRUPTS();
 			if (!is_taken(d, o->disputes[i].id))
 				compare_named_dispute(d, &o->disputes[i]);
 		}

@@ -39,7 +39,7 @@ typedef enum ApplyResult
 /*
  * Applies outcomes in one go: locks all orders, then all sessions (never
  * waiting: a row held elsewhere gives APPLY_BUSY), decides each, writes.
- * results[i] belongs to outcomes[i].  Of several outcomes of one session in
+ * results[i] belongs to outcomes[i].  Of several outcomes of one order in
  * one call only the first is applied, the others are APPLY_BUSY.  An error
  * leaves the transaction to be aborted: then apply one by one to find the
  * culprit.

@@ -43,7 +43,7 @@ was_taken_back(const Books *books)
  * The provider reports captured money on a session that has ended, or more
  * than is booked: what exceeds the books is unexpected.
  */
-static void
+void
 compare_captured(Decision *d)
 {
 	const char *currency = told_currency(d);
@@ -156,9 +156,7 @@ complete(Decision *d)
 void
 decide_paid(Decision *d)
 {
-	if (status_is_final(d->payment->status))
-		compare_captured(d);
-	else
+	if (!status_is_final(d->payment->status))
 		complete(d);
 }
 
@@ -184,6 +182,8 @@ late_authorization(Decision *d)
 {
 	PaymentRow *p = d->payment;
 
+	if (d->outcome->captured > 0)
+		return;					/* money, not only an authorization: the totals tell */
 	if (p->status != STATUS_COMPLETED)
 	{
 		alert_session(d, "warning", "late_authorization", "the provider holds money for a session that has ended");
@@ -278,6 +278,11 @@ decide_authorized(Decision *d)
 		void_authorization(d);
 		return;
 	}
+	if (o->captured > 0)
+	{
+		open_finding(d, "captured_amount");
+		alert_session(d, "critical", "captured_amount", "the provider has captured some of it and says that it is authorized");
+	}
 	if (p->status != STATUS_AUTHORIZED)
 		enter_authorized(d);
 	watch_authorization(d);
@@ -335,6 +340,6 @@ decide_ended(Decision *d)
 		else
 			end_session(d, STATUS_CANCELED, "canceled_by_provider");
 	}
-	if (status_is_final(p->status))
+	if (status_is_final(p->status) && !status_is_final(d->effects->from))
 		compare_captured(d);
 }

@@ -105,6 +105,7 @@ decide_retry(Decision *d, OperationRow *refund)
 	refund->failure_code = NULL;
 	refund->failure_message = NULL;
 	refund->total_before = -1;
+	refund->ask_due = d->terms != NULL && !d->terms->names_refunds;
 	refund->updated_at = d->now;
 	set_operation_alarm(d, refund, d->now);
 	d->effects->changed = d->effects->visible = true;

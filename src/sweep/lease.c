@@ -50,15 +50,15 @@ static Statement lease_plain_operations = {
 };
 
 /*
- * The total that was refunded before is read here and not with the claim, when
- * the operation was not locked yet: from then on nobody books anything of its
- * session.
+ * The total that was refunded before, unless the provider was asked for it: it
+ * is read here and not with the claim, when the operation was not locked yet.
+ * From then on nobody books anything of its session.
  */
 static Statement mark_operations = {
 	.sql = "UPDATE payflow.operations op SET lease_until = $2, lease_token = $3, "
 	"attempts = op.attempts OPERATOR(pg_catalog.+) 1, status = 'sent', first_sent_at = $4, "
-	"total_before = CASE op.kind WHEN 'refund' THEN (SELECT s.refunded_amount FROM payflow.payment_sessions s "
-	"WHERE s.session_id OPERATOR(pg_catalog.=) op.session_id) END "
+	"total_before = COALESCE(op.total_before, CASE op.kind WHEN 'refund' THEN (SELECT s.refunded_amount "
+	"FROM payflow.payment_sessions s WHERE s.session_id OPERATOR(pg_catalog.=) op.session_id) END) "
 	"FROM pg_catalog.unnest($1) WITH ORDINALITY AS k(operation_id, place) "
 	"WHERE op.operation_id OPERATOR(pg_catalog.=) k.operation_id RETURNING k.place, op.total_before",
 	.nargs = 4,
@@ -84,7 +84,7 @@ static Statement release_operation = {
 static Statement release_operation_and_mark = {
 	.sql = "UPDATE payflow.operations SET lease_until = NULL, lease_token = NULL, "
 	"attempts = GREATEST(attempts OPERATOR(pg_catalog.-) 1, 0), "
-	"status = 'pending', first_sent_at = NULL, total_before = NULL "
+	"status = 'pending', first_sent_at = NULL "
 	"WHERE operation_id OPERATOR(pg_catalog.=) $1 AND lease_token OPERATOR(pg_catalog.=) $2",
 	.nargs = 2,
 	.argtypes = {UUIDOID, INT8OID},

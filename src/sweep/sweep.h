@@ -89,8 +89,8 @@ extern void providers_of_sessions(const pg_uuid_t *session_ids, int n, char **pr
 extern List *providers_with_live_work(void);
 
 /*
- * Gives the lease back of what was claimed but not called, with the mark that
- * the claim has set.
+ * Gives the lease back of what was claimed but not called; of an operation also
+ * the mark, if this claim has set it.
  */
 extern void release_claim(const Claim *claim);
 

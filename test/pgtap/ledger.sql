@@ -103,6 +103,7 @@ SELECT throws_ok($$SELECT pg_temp.fact('e1')$$, '23505',
 SELECT throws_ok($$SELECT pg_temp.fact('e2')$$, '23505', NULL, 'C8: not for another session either');
 SELECT lives_ok($$SELECT pg_temp.fact('e1', step => 'failed')$$, 'C8: its next step is another one');
 SELECT lives_ok($$SELECT pg_temp.fact('e1', 'dispute', 'r1', 'succeeded')$$, 'C9: so is a dispute of that id');
+SELECT lives_ok($$SELECT pg_temp.fact('e1', 'payment', 'p1', 'reversed:0:1')$$, 'C8: so is a capture that failed after all');
 SELECT lives_ok($$SELECT pg_temp.fact('e1', 'dispute', 'd1', 'taken:' || n) FROM unnest(ARRAY[30, 70]) n$$, 'C9: a dispute that grows');
 SELECT throws_ok($$SELECT pg_temp.fact('e1', 'dispute', 'd1', 'taken:70')$$, '23505', NULL, 'C9: a step of it, once');
 SELECT throws_ok($$SELECT pg_temp.fact('e1', 'gift', 'x')$$, '23514', NULL, 'facts have their kinds');
@@ -119,15 +120,9 @@ SELECT unnest(ARRAY[lives_ok(format($$SELECT pg_temp.book('e1', %L, %L, %L, 3, f
 	FROM (VALUES ('refund_reported', 'suspense', 'provider', 'held', 'provider', 'refund', 'succeeded'),
 		('refund_reversed', 'provider', 'suspense', 'provider', 'held', 'refund', 'failed'),
 		('chargeback', 'held', 'provider', 'losses', 'provider', 'dispute', 'taken:70'),
+		('payment_reversed', 'suspense', 'provider', 'held', 'provider', 'payment', 'reversed:0:1'),
 		('chargeback_reversed', 'provider', 'held', 'provider', 'losses', 'dispute', 'taken:30')) v(t, d, c, d2, c2, k, st);
 SELECT throws_ok($$SELECT pg_temp.book('e1', 'chargeback', 'held', 'provider', 1, fact => gen_random_uuid())$$, '23503', NULL, 'an entry''s fact is there');
-
--- by session
-SELECT lives_ok($$SELECT pg_temp.book('e2', 'payment_reversed', 'held', 'provider', 60)$$, 'C8: a capture is reversed');
-SELECT lives_ok($$SELECT pg_temp.book('e2', 'payment_reversed', 'suspense', 'provider', 40)$$, 'C8: what was in suspense, too');
-SELECT throws_ok($$SELECT pg_temp.book('e2', 'payment_reversed', 'held', 'provider', 1)$$, '23505',
-	'duplicate key value violates unique constraint "ux_entry_payment_reversed"', 'C8: once a session');
-SELECT lives_ok($$SELECT pg_temp.book('e3', 'payment_reversed', 'held', 'provider', 1)$$, 'C8: another session has its own');
 
 -- a person
 SELECT throws_ok($$SELECT pg_temp.book('e2', 'correction', 'suspense', 'losses')$$, '23514', NULL, 'F1: a correction needs a note');

@@ -713,6 +713,7 @@ def nameless(lab):
     lab.add_server("nameless", refund_names="no", poll_intervals="1 hour", breaker_failures="1000000")
     pay = Payment(lab, "totals", provider="nameless")
     lab.rule("refund", "drop_after", order="totals")
+    lab.rule("get", "delay", 1, order="totals")  # the total is noted before it is sent
     hold = lab.rule("get", "hold", order="totals")
     one, two = pay.refund(300), pay.refund(200)
     poll(lambda: ring(lab, one, two) and lab.held(hold), what="the question about the lost one")
