@@ -13,6 +13,7 @@
 #define PAYFLOW_API_H
 
 #include "fmgr.h"
+#include "utils/snapshot.h"
 
 #include "lib/compat.h"
 #include "lib/outcome.h"
@@ -121,6 +122,14 @@ extern void new_operation_id(const PaymentRow *payment, pg_uuid_t *operation_id)
  */
 extern bool claim_key(const PaymentRow *payment, const char *call, const char *key, int64 amount,
 					  pg_uuid_t *operation_id);
+
+/* ---- running.c ---- */
+
+/*
+ * The live session of an order, NULL if the snapshot shows none.  Of the row,
+ * what payflow.payment shows is filled, and manual_capture.
+ */
+extern PaymentRow *running_session(const char *merchant, const char *order_id, Snapshot snapshot);
 
 /* ---- latest.c ---- */
 

@@ -25,12 +25,14 @@
 #include "catalog/pg_foreign_server.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "api/api.h"
 #include "api/args.h"
 #include "lib/compat.h"
 #include "lib/error.h"
+#include "lib/lookup.h"
 #include "lib/spi.h"
 #include "lib/uuid.h"
 #include "provider/provider.h"
@@ -70,15 +72,12 @@ typedef struct Look
 	prefix "status::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[" \
 	"'registering', 'registered', 'unknown', 'authorized', 'canceling']::pg_catalog.text[])"
 
-static Statement look_at_first = {
-	.sql = "SELECT " PAYMENT_ROW_COLUMNS ", m.enabled, m.default_provider "
-	"FROM payflow.merchants m "
-	"LEFT JOIN (payflow.payment_sessions s JOIN payflow.orders o"
-	" ON o.merchant OPERATOR(pg_catalog.=) s.merchant AND o.order_id OPERATOR(pg_catalog.=) s.order_id)"
-	" ON s.merchant OPERATOR(pg_catalog.=) m.id AND s.order_id OPERATOR(pg_catalog.=) $2 AND " IS_LIVE("s.")
-	" WHERE m.id OPERATOR(pg_catalog.=) $1",
-	.nargs = 2,
-	.argtypes = {TEXTOID, TEXTOID}
+static Lookup merchant_by_id = {
+	.table = "merchants",
+	.index = "merchants_pkey",
+	.nkeys = 1,
+	.ncolumns = 2,
+	.columns = {"enabled", "default_provider"}
 };
 
 static Statement lock_orders_row = {
@@ -173,30 +172,34 @@ read_wish(FunctionCallInfo fcinfo, Oid id_type, Wish *wish)
 	wish->receipt = arg_json_object(fcinfo, 11, "receipt");
 }
 
-/*
- * The running session when the row of a look has one.
- */
-static PaymentRow *
-running_session(void)
+static void
+look_at_merchant(const Wish *wish, Look *look, Snapshot snapshot)
 {
+	Datum		key = CStringGetTextDatum(wish->merchant);
 	bool		isnull;
 
-	(void) result_datum(0, 1, &isnull);
-	return isnull ? NULL : payment_row_read(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+	if (!lookup_begin(&merchant_by_id, &key, snapshot))
+		merchant_not_found(wish->merchant);
+	look->merchant_enabled = DatumGetBool(lookup_datum(&merchant_by_id, 0, &isnull));
+	look->default_provider = lookup_text(&merchant_by_id, 1);
+	lookup_end(&merchant_by_id);
 }
 
+/*
+ * Sees what a statement of a volatile function would see.  A session that runs
+ * has a merchant: nobody deletes one.
+ */
 static void
 first_look(const Wish *wish, Look *look)
 {
-	Datum		values[2];
+	Snapshot	snapshot;
 
-	values[0] = CStringGetTextDatum(wish->merchant);
-	values[1] = CStringGetTextDatum(wish->order_id);
-	if (run(&look_at_first, values, NULL) == 0)
-		merchant_not_found(wish->merchant);
-	look->running = running_session();
-	look->merchant_enabled = result_bool(0, PAYMENT_ROW_NCOLUMNS + 1);
-	look->default_provider = result_text(0, PAYMENT_ROW_NCOLUMNS + 2);
+	CommandCounterIncrement();
+	snapshot = RegisterSnapshot(GetTransactionSnapshot());
+	look->running = running_session(wish->merchant, wish->order_id, snapshot);
+	if (look->running == NULL)
+		look_at_merchant(wish, look, snapshot);
+	UnregisterSnapshot(snapshot);
 }
 
 /*
@@ -207,13 +210,15 @@ static bool
 locked_look(const Wish *wish, Look *look)
 {
 	Datum		values[2];
+	bool		isnull;
 
 	values[0] = CStringGetTextDatum(wish->merchant);
 	values[1] = CStringGetTextDatum(wish->order_id);
 	if (run(&lock_orders_row, values, NULL) == 0 ||
 		run(&look_again, values, NULL) == 0)
 		return false;
-	look->running = running_session();
+	(void) result_datum(0, 1, &isnull);
+	look->running = isnull ? NULL : payment_row_read(SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
 	look->order_open = result_bool(0, PAYMENT_ROW_NCOLUMNS + 1);
 	look->money_in_suspense = result_bool(0, PAYMENT_ROW_NCOLUMNS + 2);
 	return true;

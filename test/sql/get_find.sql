@@ -31,6 +31,10 @@ SELECT g.session_id = :'session_id' AS session_id, g.merchant, g.order_id, g.amo
 	g.next_action_at, g.expires_at, g.created_at = s.created_at AS created_at, g.updated_at, g.replayed, g.http_status
 	FROM payflow.payment_sessions s, payflow.get(s.session_id) g WHERE s.session_id = :'session_id';
 \x
+-- a replay shows the same
+SELECT to_jsonb(c) - 'replayed' = to_jsonb(g) - 'replayed' AS same, c.replayed
+	FROM payflow.get(:'session_id') g, payflow.create('get-1', 1000, 'EUR') c;
+SELECT key FROM payflow.create('get-1', 1000, 'EUR') c, jsonb_each(to_jsonb(c)) WHERE value = 'null';
 ROLLBACK;
 SELECT pg_typeof(g) FROM payflow.get(:'session_id') g;
 SELECT count(*) AS columns FROM pg_attribute WHERE attrelid = 'payflow.payment'::regclass AND attnum > 0;
