@@ -30,29 +30,13 @@
 
 #include "api/api.h"
 #include "api/args.h"
+#include "api/claim.h"
 #include "lib/compat.h"
 #include "lib/error.h"
 #include "lib/lookup.h"
 #include "lib/spi.h"
-#include "lib/uuid.h"
 #include "provider/provider.h"
 #include "session/session.h"
-
-/* what the caller wants */
-typedef struct Wish
-{
-	char	   *order_id;
-	int64		amount;
-	char	   *currency;
-	char	   *provider;		/* NULL: the merchant's default, or any that runs */
-	char	   *merchant;
-	bool		manual_capture;
-	char	   *return_url;
-	char	   *description;
-	Datum		customer;		/* JSON objects, 0 for null */
-	Datum		metadata;
-	Datum		receipt;
-} Wish;
 
 /* the live session of an order, and what is known beside it */
 typedef struct Look
@@ -63,14 +47,6 @@ typedef struct Look
 	bool		order_open;
 	bool		money_in_suspense;
 } Look;
-
-/*
- * A literal list: the planner must see that it is that of the partial index
- * ux_payment_active_order.
- */
-#define IS_LIVE(prefix) \
-	prefix "status::pg_catalog.text OPERATOR(pg_catalog.=) ANY (ARRAY[" \
-	"'registering', 'registered', 'unknown', 'authorized', 'canceling']::pg_catalog.text[])"
 
 static Lookup merchant_by_id = {
 	.table = "merchants",
@@ -110,40 +86,6 @@ static Statement look_again = {
 	" WHERE o.merchant OPERATOR(pg_catalog.=) $1 AND o.order_id OPERATOR(pg_catalog.=) $2",
 	.nargs = 2,
 	.argtypes = {TEXTOID, TEXTOID}
-};
-
-#define CLAIM_NARGS 13
-#define CLAIM_ARGTYPES \
-	{TEXTOID, TEXTOID, INT8OID, TEXTOID, UUIDOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, \
-	TEXTOID, TEXTOID, JSONBOID, JSONBOID, JSONBOID}
-#define SESSION_COLUMNS \
-	"(merchant, order_id, amount, currency, session_id, provider, capture," \
-	" next_action_at, created_at, updated_at, return_url, description, customer, metadata, receipt)"
-#define SESSION_VALUES "$3, $4, $5, $6, $7, $8, $8, $8, $9, $10, $11, $12, $13"
-#define UNLESS_ONE_IS_LIVE "ON CONFLICT (merchant, order_id) WHERE " IS_LIVE("") " DO NOTHING"
-
-/* An order that is new: both rows at once. */
-static Statement claim_new_order = {
-	.sql = "WITH o AS ("
-	"INSERT INTO payflow.orders (merchant, order_id, amount, currency, active_session_id, created_at, updated_at)"
-	" VALUES ($1, $2, $3, $4, $5, $8, $8) ON CONFLICT (merchant, order_id) DO NOTHING"
-	" RETURNING merchant, order_id) "
-	"INSERT INTO payflow.payment_sessions " SESSION_COLUMNS
-	" SELECT o.merchant, o.order_id, " SESSION_VALUES " FROM o " UNLESS_ONE_IS_LIVE,
-	.nargs = CLAIM_NARGS,
-	.argtypes = CLAIM_ARGTYPES
-};
-
-/* An order whose row is locked. */
-static Statement claim_known_order = {
-	.sql = "WITH s AS ("
-	"INSERT INTO payflow.payment_sessions " SESSION_COLUMNS
-	" VALUES ($1, $2, " SESSION_VALUES ") " UNLESS_ONE_IS_LIVE " RETURNING session_id) "
-	"UPDATE payflow.orders o"
-	" SET amount = $3, currency = $4, active_session_id = s.session_id, updated_at = $8 FROM s"
-	" WHERE o.merchant OPERATOR(pg_catalog.=) $1 AND o.order_id OPERATOR(pg_catalog.=) $2",
-	.nargs = CLAIM_NARGS,
-	.argtypes = CLAIM_ARGTYPES
 };
 
 PG_FUNCTION_INFO_V1(payflow_create_text);
@@ -341,55 +283,6 @@ require_payable(const Wish *wish, const Look *look)
 }
 
 /*
- * Inserts the session by one of the two claiming statements.  NULL when there
- * is nothing to claim: the order is known, or has a live session.
- */
-static PaymentRow *
-claim(Statement *statement, const Wish *wish, const char *provider)
-{
-	PaymentRow *row = palloc0_object(PaymentRow);
-	Datum		values[CLAIM_NARGS];
-	char		nulls[CLAIM_NARGS + 1];
-	TimestampTz now = GetCurrentTimestamp();
-
-	uuid_v7(&row->session_id, routing_slot(wish->merchant, wish->order_id));
-	row->merchant = wish->merchant;
-	row->order_id = wish->order_id;
-	row->amount = wish->amount;
-	row->currency = wish->currency;
-	row->provider = pstrdup(provider);
-	row->manual_capture = wish->manual_capture;
-	row->status = STATUS_REGISTERING;
-	row->stage = STAGE_REGISTER;
-	row->next_action_at = now;
-	row->created_at = now;
-	row->updated_at = now;
-	row->order_status = ORDER_OPEN;
-
-	values[0] = CStringGetTextDatum(wish->merchant);
-	values[1] = CStringGetTextDatum(wish->order_id);
-	values[2] = Int64GetDatum(wish->amount);
-	values[3] = CStringGetTextDatum(wish->currency);
-	values[4] = UUIDPGetDatum(&row->session_id);
-	values[5] = CStringGetTextDatum(provider);
-	values[6] = CStringGetTextDatum(wish->manual_capture ? "manual" : "automatic");
-	values[7] = TimestampTzGetDatum(now);
-	values[8] = wish->return_url == NULL ? (Datum) 0 : CStringGetTextDatum(wish->return_url);
-	values[9] = wish->description == NULL ? (Datum) 0 : CStringGetTextDatum(wish->description);
-	values[10] = wish->customer;
-	values[11] = wish->metadata;
-	values[12] = wish->receipt;
-	memset(nulls, ' ', CLAIM_NARGS);
-	nulls[CLAIM_NARGS] = '\0';
-	for (int i = 8; i < CLAIM_NARGS; i++)
-	{
-		if (values[i] == (Datum) 0)
-			nulls[i] = 'n';
-	}
-	return run(statement, values, nulls) > 0 ? row : NULL;
-}
-
-/*
  * No running session was seen: locks the order and makes one, unless there is
  * one by now (*replayed).
  */
@@ -401,7 +294,7 @@ create_session(const Wish *wish, const char *provider, bool *replayed)
 
 	*replayed = false;
 	lock_order_advisory(wish->merchant, wish->order_id);
-	row = claim(&claim_new_order, wish, provider);
+	row = claim_new_order(wish, provider);
 	if (row != NULL)
 		return row;
 
@@ -410,7 +303,7 @@ create_session(const Wish *wish, const char *provider, bool *replayed)
 		if (look.running == NULL)
 		{
 			require_payable(wish, &look);
-			row = claim(&claim_known_order, wish, provider);
+			row = claim_known_order(wish, provider);
 			if (row != NULL)
 				return row;
 			/* somebody has inserted one around this function meanwhile */

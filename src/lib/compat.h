@@ -123,6 +123,23 @@ InitMaterializedSet(FunctionCallInfo fcinfo)
 	index_beginscan((heap), (index), (snapshot), (nkeys), (norderbys))
 #endif
 
+/* 16 and 18: inserting into indexes, and looking whether that would conflict, take another argument each */
+#if PG_VERSION_NUM >= 160000
+#define ExecInsertIndexTuplesCompat(result, slot, estate, no_error, conflict, arbiters) \
+	ExecInsertIndexTuples((result), (slot), (estate), false, (no_error), (conflict), (arbiters), false)
+#else
+#define ExecInsertIndexTuplesCompat(result, slot, estate, no_error, conflict, arbiters) \
+	ExecInsertIndexTuples((result), (slot), (estate), false, (no_error), (conflict), (arbiters))
+#endif
+#if PG_VERSION_NUM >= 180000
+#define ExecCheckIndexConstraintsCompat(result, slot, estate, there, arbiters) \
+	ExecCheckIndexConstraints((result), (slot), (estate), (there), \
+							  &(slot)->tts_tid, (arbiters))
+#else
+#define ExecCheckIndexConstraintsCompat(result, slot, estate, there, arbiters) \
+	ExecCheckIndexConstraints((result), (slot), (estate), (there), (arbiters))
+#endif
+
 /* 15: statistics can be sent at once; before, the argument had another meaning */
 #if PG_VERSION_NUM >= 150000
 #define pgstat_report_stat_now() ((void) pgstat_report_stat(true))

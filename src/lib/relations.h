@@ -16,13 +16,15 @@
 extern Oid	payflow_relation(const char *name);
 
 /*
- * A number that changes when something may have changed about a relation that
- * is watched: columns, constraints, triggers, indexes.
+ * A number that changes when something may have changed about what is watched,
+ * or about any function.  Of a relation that means columns, constraints,
+ * triggers, indexes; of a domain its constraints and its default.
  *
  * watch_relation() returns the number from which on changes count: ask it
  * before looking.
  */
 extern uint64 relation_changes(void);
 extern uint64 watch_relation(Oid relid);
+extern void watch_domain(Oid type);
 
 #endif							/* PAYFLOW_RELATIONS_H */
