@@ -138,8 +138,8 @@ class Bench:
 
     def empty(self):
         """No payments here, none at the provider.  No worker may be working."""
-        tables = ("orders", "payment_sessions", "provider_refs", "accounts", "accounting_entries", "journal",
-                  "discrepancies", "alerts")
+        tables = ("orders", "payment_sessions", "provider_refs", "operations", "provider_operations", "cancel_codes",
+                  "idempotency_keys", "accounts", "accounting_entries", "journal", "discrepancies", "alerts")
         with self.lab.connect() as conn:
             # the guards against just that are triggers
             self.sql("SET session_replication_role = replica", conn=conn)
