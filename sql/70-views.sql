@@ -93,12 +93,16 @@ COMMENT ON COLUMN payflow.provider_stats.last_error_at IS 'when that was';
 CREATE VIEW payflow.stuck AS
 	WITH work AS (
 		SELECT session_id, merchant, order_id, provider, status, stage, next_action_at, unresolved_since,
-			lease_until, attempts, NULL::uuid AS operation_id, ''::text AS what, false AS undecided
+			lease_until, attempts, NULL::uuid AS operation_id, ''::text AS what, false AS undecided, NULL::text AS behind
 		FROM payflow.payment_sessions
 		WHERE status IN ('registering', 'registered', 'unknown', 'authorized', 'canceling')
 		UNION ALL
 		SELECT s.session_id, s.merchant, s.order_id, op.provider, s.status, s.stage, op.next_action_at, op.unresolved_since,
-			op.lease_until, op.attempts, op.operation_id, op.kind || ': ', op.status = 'unknown'
+			op.lease_until, op.attempts, op.operation_id, op.kind || ': ', op.status = 'unknown',
+			-- a reverse waits for the capture's result, a refund for the reverse's
+			(SELECT first.kind FROM payflow.operations first WHERE first.session_id = op.session_id
+				AND first.kind = CASE op.kind WHEN 'reverse' THEN 'capture' WHEN 'refund' THEN 'reverse' END
+				AND first.status IN ('pending', 'sent', 'unknown') LIMIT 1)
 		FROM payflow.operations op JOIN payflow.payment_sessions s USING (session_id)
 		WHERE op.status IN ('pending', 'sent', 'unknown'))
 	SELECT w.session_id, w.merchant, w.order_id, w.provider, w.status, w.stage, w.next_action_at, w.unresolved_since,
@@ -107,6 +111,7 @@ CREATE VIEW payflow.stuck AS
 			WHEN w.undecided THEN 'its result cannot be proven'
 			WHEN w.unresolved_since <= now() - current_setting('payflow.unresolved_alert_after', true)::interval
 			THEN 'the provider''s state cannot be learned'
+			WHEN w.behind IS NOT NULL THEN 'it waits for the ' || w.behind
 			ELSE 'its alarm is overdue' END AS reason,
 		w.operation_id
 	FROM work w

@@ -198,7 +198,10 @@ give_back_money(Decision *d, const Origin *origin, int64 amount, const char *cur
 		sync_suspense(d, currency);
 		/* a refund of ours opens its own discrepancy again */
 		if (origin->operation == NULL)
+		{
 			suspense_finding(d, "money_returned", given.suspense, currency);
+			alert_session(d, "warning", "money_returned", "unexpected money that had gone is back in suspense");
+		}
 	}
 	return given;
 }
