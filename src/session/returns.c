@@ -472,8 +472,11 @@ compare_with_books(Decision *d)
 		compare_captured(d);
 	for (int i = 0; i < o->n_refunds; i++)
 	{
+		OperationRow *ours = our_refund(d, &o->refunds[i]);
+
 		CHECK_FOR_INTERRUPTS();
-		if (!is_taken(d, o->refunds[i].id))
+		/* one that answers a command of ours is ours, whatever its id */
+		if ((ours != NULL && !operation_is_settled(ours->status)) || !is_taken(d, o->refunds[i].id))
 			compare_named_refund(d, &o->refunds[i]);
 	}
 	if (!is_outdated(d))
