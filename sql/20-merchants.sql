@@ -62,16 +62,19 @@ BEGIN
 				USING ERRCODE = 'object_not_in_prerequisite_state';
 		END IF;
 		NEW.seeded := false;
-		NEW.updated_at := clock_timestamp();
+		-- a restored row brings its own
+		IF NEW.updated_at = OLD.updated_at THEN
+			NEW.updated_at := clock_timestamp();
+		END IF;
 		RETURN NEW;
 	END IF;
 	-- a restored row takes the place of the seeded one
 	UPDATE payflow.merchants SET (default_provider, notify_url, notify_secrets, form_timeout, return_timeout,
 			authentication_timeout, hold_period, cancel_requires_code, late_payment, fee_percent, fee_fixed,
-			fee_on_refund, enabled, created_at)
+			fee_on_refund, enabled, created_at, updated_at)
 		= (NEW.default_provider, NEW.notify_url, NEW.notify_secrets, NEW.form_timeout, NEW.return_timeout,
 			NEW.authentication_timeout, NEW.hold_period, NEW.cancel_requires_code, NEW.late_payment, NEW.fee_percent,
-			NEW.fee_fixed, NEW.fee_on_refund, NEW.enabled, NEW.created_at)
+			NEW.fee_fixed, NEW.fee_on_refund, NEW.enabled, NEW.created_at, NEW.updated_at)
 		WHERE id = NEW.id AND seeded;
 	IF FOUND THEN
 		RETURN NULL;

@@ -77,7 +77,13 @@ refund_succeeded(Decision *d, OperationRow *refund, int64 amount)
 	settle_operation(d, refund, OPERATION_SUCCEEDED, NULL);
 	if (amount != refund->amount)
 	{
-		open_finding(d, "refund_amount");
+		int64		left = Min(refund->amount - amount, free_suspense(d->books, refund->currency));
+
+		/* the rest in suspense waits for a decision again */
+		if (refund->from_suspense && left > 0)
+			suspense_finding(d, "refund_amount", left, refund->currency);
+		else
+			open_finding(d, "refund_amount");
 		alert_operation(d, refund, "critical", "refund_amount", "the provider refunded another amount than was asked for");
 	}
 }
