@@ -196,7 +196,7 @@ next_alarm(void)
 	hash_seq_init(&scan, me.providers);
 	while ((state = hash_seq_search(&scan)) != NULL)
 	{
-		for (int queue = 0; queue < PAYMENT_QUEUES; queue++)
+		for (int queue = 0; queue < WORK_SOURCES; queue++)
 			at = Min(at, state->sources[queue].next_due);
 	}
 	return at;

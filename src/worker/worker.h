@@ -28,9 +28,6 @@
 #define MILLISECONDS(n) ((int64) (n) * 1000)
 #define SECONDS(n) ((int64) (n) * USECS_PER_SEC)
 
-/* how many sources a provider has: worker.c */
-#define PAYMENT_QUEUES WORK_SOURCES
-
 /*
  * A payment, or an operation of it, that this worker has taken: first with a
  * call to make or in flight, then with an outcome to apply.
