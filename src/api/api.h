@@ -67,8 +67,21 @@ extern Datum payment_datum(FunctionCallInfo fcinfo, const ApiCall *call, const P
 extern HeapTuple payment_tuple(FunctionCallInfo fcinfo, const PaymentRow *row,
 							   bool replayed, int http_status);
 
-/* What an HTTP handler should answer: 202 while the session is in progress, else 200. */
+/*
+ * What an HTTP handler should answer: 202 while the session, or a capture of
+ * it, is in progress, else 200.  Needs api_enter(); runs SQL.
+ */
 extern int	http_status_of(const PaymentRow *row);
+
+/* ---- refund.c ---- */
+
+/* The status of a refund in the words of payflow.refund. */
+extern const char *refund_status(const OperationRow *refund);
+
+/* ---- capture.c ---- */
+
+/* Whether a capture of the session is not settled.  Needs api_enter(). */
+extern bool capture_is_running(const pg_uuid_t *session_id);
 
 /* ---- get.c ---- */
 

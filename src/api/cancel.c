@@ -61,7 +61,11 @@ require_not_ended(const PaymentRow *payment)
 		ereport(ERROR,
 				(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "not_cancelable"),
 				 errmsg("payment session %s is completed", uuid_to_text(&payment->session_id, id)),
-				 errhint("The money was taken: give it back with payflow.refund().")));
+				 payment->cancel_lost ?
+				 errhint("Its cancel was accepted before: all of it goes back by itself, see order_status.") :
+				 payment->captured_amount > 0 ?
+				 errhint("The money was taken: give it back with payflow.refund().") :
+				 errhint("Its capture failed afterwards, no money is here: take the payment under a new order id.")));
 	if (payment->status == STATUS_FAILED)
 		ereport(ERROR,
 				(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "not_cancelable"),

@@ -22,7 +22,7 @@
 
 PG_FUNCTION_INFO_V1(payflow_capture);
 
-static bool
+bool
 capture_is_running(const pg_uuid_t *session_id)
 {
 	ListCell   *cell;
@@ -103,9 +103,7 @@ payflow_capture(PG_FUNCTION_ARGS)
 	ApiCall		call;
 	PaymentRow *row;
 	pg_uuid_t	operation_id;
-	const OperationRow *operation;
 	bool		replayed;
-	bool		running;
 	Datum		result;
 
 	require_loaded();
@@ -122,12 +120,10 @@ payflow_capture(PG_FUNCTION_ARGS)
 	replayed = key != NULL && !claim_key(row, "capture", key, amount, &operation_id);
 	if (!replayed)
 		ask_for_capture(session_id, amount, receipt, &operation_id);
-	operation = operation_by_id(&operation_id);
 	api_unpin_search_path(&call);
 
 	row = read_payment(session_id);
-	running = operation != NULL && !operation_is_settled(operation->status) && row->status == STATUS_AUTHORIZED;
-	result = payment_datum(fcinfo, &call, row, replayed, running ? 202 : http_status_of(row));
+	result = payment_datum(fcinfo, &call, row, replayed, http_status_of(row));
 	api_leave(&call);
 	return result;
 }

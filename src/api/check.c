@@ -23,6 +23,7 @@
 #include "lib/compat.h"
 #include "lib/json.h"
 #include "session/session.h"
+#include "provider/provider.h"
 #include "shared/shared.h"
 
 typedef struct Question
@@ -42,17 +43,18 @@ PG_FUNCTION_INFO_V1(payflow_force_check);
 /*
  * Sleeps until the question is answered or the time is over.  The sleep is
  * prepared before each look at the answer; an error leaves that to the end of
- * the (sub)transaction.
+ * the (sub)transaction.  False: no answer came in time.
  */
-static void
+static bool
 wait_for_answer(const pg_uuid_t *session_id, const AskTicket *ticket, long timeout)
 {
 	instr_time	start;
 	long		left = timeout;
+	bool		answered;
 
 	INSTR_TIME_SET_CURRENT(start);
 	waiter_prepare(session_id);
-	while (!ask_answered(ticket) && left > 0)
+	while (!(answered = ask_answered(ticket)) && left > 0)
 	{
 		instr_time	elapsed;
 
@@ -62,6 +64,7 @@ wait_for_answer(const pg_uuid_t *session_id, const AskTicket *ticket, long timeo
 		left = timeout - (long) INSTR_TIME_GET_MILLISEC(elapsed);
 	}
 	waiter_done();
+	return answered;
 }
 
 /*
@@ -90,7 +93,8 @@ journal_question(const Question *question)
 
 /*
  * Asks, waits if so wished, and returns the session as it is then: 202 also
- * when the ring is full, because then nobody was asked.
+ * when nobody could be asked (the ring is full, the provider is gone), or no
+ * answer came in time.
  */
 static Datum
 ask(FunctionCallInfo fcinfo, const Question *question)
@@ -113,13 +117,14 @@ ask(FunctionCallInfo fcinfo, const Question *question)
 	{
 		asked = ask_put(question->session_id, question->returned, question->params, &ticket);
 		if (asked)
-			wait_for_answer(question->session_id, &ticket, question->wait);
+			asked = wait_for_answer(question->session_id, &ticket, question->wait);
 	}
 
 	api_enter(&call);
 	row = read_payment(question->session_id);
 	if (question->wait == 0)
 		asked = ask_put(question->session_id, question->returned, question->params, &ticket);
+	asked = asked && provider_by_name(row->provider) != NULL;
 	result = payment_datum(fcinfo, &call, row, false, asked ? http_status_of(row) : 202);
 	api_leave(&call);
 	return result;

@@ -148,7 +148,7 @@ refund_is_undecided(const OperationRow *refund, bool succeeded)
 		conflict("payment_in_progress",
 				 errmsg("refund %s is running", id),
 				 errhint("Only a refund whose result cannot be learned, status \"unknown\", is settled by hand."));
-	if (refund->settled_by_person && (refund->status == OPERATION_SUCCEEDED) == succeeded)
+	if ((refund->status == OPERATION_SUCCEEDED) == succeeded)
 		return false;
 	conflict("not_refundable",
 			 errmsg("refund %s has status \"%s\"", id, operation_status_name(refund->status)),
@@ -211,7 +211,7 @@ require_retryable(const PaymentRow *payment, const OperationRow *refund)
 	uuid_to_text(&refund->operation_id, id);
 	if (refund->status != OPERATION_FAILED)
 		conflict("not_refundable",
-				 errmsg("refund %s has status \"%s\"", id, operation_status_name(refund->status)),
+				 errmsg("refund %s has status \"%s\"", id, refund_status(refund)),
 				 errhint("Only a refund that the provider has refused can be tried again."));
 	if (refund->failure_code == NULL || strcmp(refund->failure_code, "refused") != 0)
 		conflict("not_refundable",

@@ -117,6 +117,7 @@ find(FunctionCallInfo fcinfo, Oid type)
 	char	   *merchant;
 	ApiCall		call;
 	Datum		values[2];
+	SPITupleTable *found;
 	uint64		n;
 
 	require_loaded();
@@ -128,9 +129,10 @@ find(FunctionCallInfo fcinfo, Oid type)
 	values[0] = CStringGetTextDatum(merchant);
 	values[1] = CStringGetTextDatum(order_id);
 	n = run(&payments_of_order, values, NULL);
+	found = SPI_tuptable;
 	for (uint64 i = 0; i < n; i++)
 	{
-		PaymentRow *row = payment_row_read(SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
+		PaymentRow *row = payment_row_read(found->vals[i], found->tupdesc);
 		HeapTuple	tuple = payment_tuple(fcinfo, row, false, http_status_of(row));
 
 		tuplestore_puttuple(rsinfo->setResult, tuple);

@@ -79,5 +79,7 @@ payment_datum(FunctionCallInfo fcinfo, const ApiCall *call, const PaymentRow *ro
 int
 http_status_of(const PaymentRow *row)
 {
-	return status_in_progress(row->status) ? 202 : 200;
+	if (status_in_progress(row->status))
+		return 202;
+	return row->status == STATUS_AUTHORIZED && capture_is_running(&row->session_id) ? 202 : 200;
 }

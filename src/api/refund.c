@@ -89,22 +89,28 @@ read_refund(const pg_uuid_t *refund_id)
 	return operation_row_read(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 0);
 }
 
+/* Whether it has been sent yet is nothing to its callers. */
+const char *
+refund_status(const OperationRow *refund)
+{
+	return operation_status_name(refund->status == OPERATION_SENT ? OPERATION_PENDING : refund->status);
+}
+
 Datum
 refund_datum(FunctionCallInfo fcinfo, const ApiCall *call, const OperationRow *refund, bool replayed)
 {
 	FieldList	list = {0};
-	OperationStatus status = refund->status == OPERATION_SENT ? OPERATION_PENDING : refund->status;
 
 	field_uuid(&list, "refund_id", &refund->operation_id);
 	field_uuid(&list, "session_id", &refund->session_id);
 	field_int64(&list, "amount", refund->amount);
 	field_text(&list, "currency", refund->currency);
-	field_text(&list, "status", operation_status_name(status));
+	field_text(&list, "status", refund_status(refund));
 	field_text(&list, "provider_refund_id", refund->provider_ref);
 	field_text(&list, "failure_code", refund->failure_code);
 	field_text(&list, "failure_message", refund->failure_message);
 	field_bool(&list, "replayed", replayed);
-	field_int32(&list, "http_status", operation_is_settled(status) ? 200 : 202);
+	field_int32(&list, "http_status", operation_is_settled(refund->status) ? 200 : 202);
 	field_time(&list, "created_at", refund->created_at);
 	field_time(&list, "updated_at", refund->updated_at);
 	return composite_datum(fcinfo, call, &list);
@@ -196,6 +202,8 @@ require_receipt_money(const PaymentRow *payment)
 			(payflow_error(ERRCODE_PAYFLOW_CONFLICT, "not_refundable"),
 			 errmsg("payment session %s has status \"%s\" and no money to give back",
 					uuid_to_text(&payment->session_id, id), status_name(payment->status)),
+			 payment->reversed_amount > 0 ?
+			 errhint("Its capture failed afterwards, no money is here: take the payment under a new order id.") :
 			 status_is_final(payment->status) ?
 			 errhint("Only the order's receipt is refunded; for unexpected money see payflow.resolve_discrepancy().") :
 			 errhint("Nothing was taken yet: use payflow.cancel().")));

@@ -49,13 +49,28 @@ arg_until(FunctionCallInfo fcinfo, int n)
 			 errhint("Pass settled, changed or final.")));
 }
 
+/* An authorized payment is settled, unless its capture was asked for and runs. */
 static bool
-is_reached(Until until, const LatestState *first, const LatestState *now)
+is_settled(const pg_uuid_t *session_id, const LatestState *now)
+{
+	ApiCall		call;
+	bool		running;
+
+	if (now->status != STATUS_AUTHORIZED)
+		return !status_in_progress(now->status);
+	api_enter(&call);
+	running = capture_is_running(session_id);
+	api_leave(&call);
+	return !running;
+}
+
+static bool
+is_reached(const pg_uuid_t *session_id, Until until, const LatestState *first, const LatestState *now)
 {
 	switch (until)
 	{
 		case UNTIL_SETTLED:
-			return !status_in_progress(now->status);
+			return is_settled(session_id, now);
 		case UNTIL_CHANGED:
 			return now->status != first->status || now->stage != first->stage ||
 				now->updated_at != first->updated_at;
@@ -82,7 +97,7 @@ wait_until(const pg_uuid_t *session_id, Until until, long timeout)
 	waiter_prepare(session_id);
 	first = read_latest_to_wait(session_id, "payflow.wait()");
 	now = first;
-	while (!is_reached(until, &first, &now) && left > 0)
+	while (!is_reached(session_id, until, &first, &now) && left > 0)
 	{
 		instr_time	elapsed;
 

@@ -54,6 +54,9 @@ plan_and_execute(Statement *statement, Datum *values, const char *nulls, bool re
 
 	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
+	/* a scan that cannot be avoided seems dear by that, and would be compiled each time */
+	(void) set_config_option("jit", "off", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
 	if (statement->plan == NULL)
 		prepare(statement);
 	result = SPI_execute_plan(statement->plan, values, nulls, read_only, 0);

@@ -89,6 +89,8 @@ extern void refund_lost_cancel(Decision *d);
 extern void decide_operation(Decision *d);
 /* The answer was about another payment: none at all. */
 extern void decide_foreign_answer(Decision *d);
+/* A capture was refused, or the bank did not carry it out. */
+extern void note_failed_capture(Decision *d, OperationRow *capture, const char *code, const char *message);
 extern bool outcome_is_about_operation_only(const Decision *d);
 
 /* What the provider has captured beyond the books is unexpected money. */

@@ -244,6 +244,8 @@ end_session(Decision *d, SessionStatus status, const char *failure_code)
 	p->repeat_due = false;
 	p->unresolved_since = 0;
 	p->attempts = 0;
+	if (status != STATUS_COMPLETED)
+		p->authorized_amount = p->captured_amount;	/* nothing is held any more, or shall be */
 	if (status == STATUS_COMPLETED)
 	{
 		p->failure_code = NULL;

@@ -99,12 +99,26 @@ was_asked(const Decision *d)
 
 /* ---- by kind of operation ---- */
 
+/* While another capture may follow, the row says why the newest one was none. */
+void
+note_failed_capture(Decision *d, OperationRow *capture, const char *code, const char *message)
+{
+	PaymentRow *p = d->payment;
+
+	settle_operation(d, capture, OPERATION_FAILED, code);
+	capture->failure_message = message ? pstrdup(message) : NULL;
+	if (p->status != STATUS_AUTHORIZED)
+		return;
+	p->failure_code = pstrdup("declined");
+	p->failure_message = capture->failure_message;
+}
+
 static void
 after_capture(Decision *d, OperationRow *capture)
 {
 	if (d->outcome->kind == OUTCOME_CAPTURE_FAILED)
 	{
-		settle_operation(d, capture, OPERATION_FAILED, "failed_at_provider");
+		note_failed_capture(d, capture, "failed_at_provider", d->outcome->failure_message);
 		alert_operation(d, capture, "critical", "capture_failed", "the bank did not carry it out");
 	}
 	else if (!was_asked(d))
@@ -306,8 +320,13 @@ refused(Decision *d, OperationRow *operation)
 		refund_failed(d, operation, "refused", message);
 		return;
 	}
-	settle_operation(d, operation, OPERATION_FAILED, "refused");
-	operation->failure_message = message ? pstrdup(message) : NULL;
+	if (operation->kind == OPERATION_CAPTURE)
+		note_failed_capture(d, operation, "refused", message);
+	else
+	{
+		settle_operation(d, operation, OPERATION_FAILED, "refused");
+		operation->failure_message = message ? pstrdup(message) : NULL;
+	}
 	alert_operation(d, operation, operation->kind == OPERATION_REVERSE ? "warning" : "critical", "operation_refused",
 					"the provider refuses it");
 	/* why, its status tells */

@@ -248,7 +248,7 @@ decide_capture_failed(Decision *d)
 		return;					/* the totals tell */
 	if (capture != NULL && capture->first_sent_at != 0 && capture->lease_until <= d->now)
 	{
-		settle_operation(d, capture, OPERATION_FAILED, "failed_at_provider");
+		note_failed_capture(d, capture, "failed_at_provider", d->outcome->failure_message);
 		alert_operation(d, capture, "critical", "capture_failed", "the bank did not carry it out");
 	}
 	decide_authorized(d);

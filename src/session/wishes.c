@@ -74,6 +74,8 @@ decide_capture(Decision *d)
 	uuid_to_text(&capture->operation_id, capture->idempotency_key);
 	capture->reason = copy_text(d->outcome->reason);
 	capture->receipt = copy_text(d->outcome->wished_receipt);
+	d->payment->failure_code = NULL;
+	d->payment->failure_message = NULL;
 }
 
 static void
