@@ -72,21 +72,21 @@ COMMENT ON COLUMN payflow.payment.stage IS 'what the session waits for: register
 COMMENT ON COLUMN payflow.payment.paid IS 'ship on this and on nothing else: the order''s receipt is this session''s, and its money has not gone back';
 COMMENT ON COLUMN payflow.payment.redirect_url IS 'where to send the payer, once the payment is registered';
 COMMENT ON COLUMN payflow.payment.provider_payment_id IS 'the provider''s id of the payment';
-COMMENT ON COLUMN payflow.payment.authorized_amount IS 'held on the payer''s card, in minor units';
+COMMENT ON COLUMN payflow.payment.authorized_amount IS 'what the payer''s card was authorized for, also after the capture, in minor units; 0 once the authorization was given up';
 COMMENT ON COLUMN payflow.payment.captured_amount IS 'taken from the payer and booked, in minor units';
 COMMENT ON COLUMN payflow.payment.refunded_amount IS 'given back to the payer, in minor units';
 COMMENT ON COLUMN payflow.payment.disputed_amount IS 'taken back through disputes, in minor units';
 COMMENT ON COLUMN payflow.payment.suspense_amount IS 'unexpected money of this session that waits for a decision, in minor units';
 COMMENT ON COLUMN payflow.payment.refundable_amount IS 'what a refund may still give back, in minor units';
 COMMENT ON COLUMN payflow.payment.order_status IS 'open, paid, refunding, partially_refunded, refunded';
-COMMENT ON COLUMN payflow.payment.failure_code IS 'why it failed, from payflow''s own list';
+COMMENT ON COLUMN payflow.payment.failure_code IS 'why it failed, from payflow''s own list; also the newest reason while another card or another capture can be tried';
 COMMENT ON COLUMN payflow.payment.failure_message IS 'the provider''s own text for the failure';
 COMMENT ON COLUMN payflow.payment.next_action_at IS 'the alarm: when payflow acts next by itself; null when final';
 COMMENT ON COLUMN payflow.payment.expires_at IS 'the end of the running timer, if any';
 COMMENT ON COLUMN payflow.payment.created_at IS 'when the session was created';
 COMMENT ON COLUMN payflow.payment.updated_at IS 'when anything about it changed last';
 COMMENT ON COLUMN payflow.payment.replayed IS 'true when the call found what it asked for already there';
-COMMENT ON COLUMN payflow.payment.http_status IS 'what an HTTP handler should answer: 200 settled, 202 in progress, 403 wrong code';
+COMMENT ON COLUMN payflow.payment.http_status IS 'what an HTTP handler should answer: 200 settled, 202 in progress (also its capture) or not answered in time, 403 wrong code';
 
 CREATE TYPE payflow.refund AS (
 	refund_id uuid,
@@ -109,7 +109,7 @@ COMMENT ON COLUMN payflow.refund.amount IS 'in minor units of the currency';
 COMMENT ON COLUMN payflow.refund.currency IS 'ISO 4217 code, upper case';
 COMMENT ON COLUMN payflow.refund.status IS 'pending, succeeded, failed, unknown (its result cannot be learned: a person may decide)';
 COMMENT ON COLUMN payflow.refund.provider_refund_id IS 'the provider''s id of the refund';
-COMMENT ON COLUMN payflow.refund.failure_code IS 'why it failed: refused, failed_at_provider, settled';
+COMMENT ON COLUMN payflow.refund.failure_code IS 'why it failed: refused, failed_at_provider, settled (by a person), not_needed (its money had gone back otherwise)';
 COMMENT ON COLUMN payflow.refund.failure_message IS 'the provider''s own text for the failure';
 COMMENT ON COLUMN payflow.refund.replayed IS 'true when the call found what it asked for already there';
 COMMENT ON COLUMN payflow.refund.http_status IS 'what an HTTP handler should answer: 200 settled, 202 in progress or unknown';

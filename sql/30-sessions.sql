@@ -135,7 +135,7 @@ COMMENT ON COLUMN payflow.payment_sessions.redirected_at IS 'when the payer was 
 COMMENT ON COLUMN payflow.payment_sessions.returned_at IS 'when the payer came back';
 COMMENT ON COLUMN payflow.payment_sessions.created_at IS 'when it was created';
 COMMENT ON COLUMN payflow.payment_sessions.updated_at IS 'when anything that callers can see changed last';
-COMMENT ON COLUMN payflow.payment_sessions.authorized_amount IS 'held on the payer''s card, in minor units';
+COMMENT ON COLUMN payflow.payment_sessions.authorized_amount IS 'what the payer''s card was authorized for, also after the capture, in minor units; 0 once the authorization was given up';
 COMMENT ON COLUMN payflow.payment_sessions.captured_amount IS 'taken and booked as receipt money, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.refunded_amount IS 'receipt money given back, in minor units';
 COMMENT ON COLUMN payflow.payment_sessions.disputed_amount IS 'receipt money taken back through disputes, in minor units';
@@ -147,7 +147,7 @@ COMMENT ON COLUMN payflow.payment_sessions.cancel_lost IS 'it was paid while it 
 COMMENT ON COLUMN payflow.payment_sessions.provider_payment_id IS 'the provider''s id of the payment';
 COMMENT ON COLUMN payflow.payment_sessions.provider_status IS 'the provider''s own word for its state, as last seen';
 COMMENT ON COLUMN payflow.payment_sessions.redirect_url IS 'where to send the payer';
-COMMENT ON COLUMN payflow.payment_sessions.failure_code IS 'why it failed, from payflow''s own list; also the newest reason while another try is open';
+COMMENT ON COLUMN payflow.payment_sessions.failure_code IS 'why it failed, from payflow''s own list; also the newest reason while another card or another capture can be tried';
 COMMENT ON COLUMN payflow.payment_sessions.failure_message IS 'the provider''s text for it';
 COMMENT ON COLUMN payflow.payment_sessions.endpoint IS 'the provider''s address as frozen when Register was first sent';
 COMMENT ON COLUMN payflow.payment_sessions.account IS 'the server''s account option as frozen when Register was first sent';

@@ -75,7 +75,7 @@ COMMENT ON COLUMN payflow.operations.ask_due IS 'the provider is to be asked bef
 COMMENT ON COLUMN payflow.operations.unresolved_since IS 'since when its result cannot be learned';
 COMMENT ON COLUMN payflow.operations.provider_ref IS 'the provider''s id of it';
 COMMENT ON COLUMN payflow.operations.total_before IS 'of a refund: what the provider had refunded in all when it was first sent';
-COMMENT ON COLUMN payflow.operations.failure_code IS 'why it failed: refused, failed_at_provider, not_needed, settled';
+COMMENT ON COLUMN payflow.operations.failure_code IS 'why it failed: refused, failed_at_provider, not_needed, settled; of accept: order_already_paid';
 COMMENT ON COLUMN payflow.operations.failure_message IS 'the provider''s text for it';
 COMMENT ON COLUMN payflow.operations.reason IS 'why it was asked for, in the caller''s words; never sent';
 COMMENT ON COLUMN payflow.operations.receipt IS 'fiscal receipt data that goes to the provider as it is';
@@ -131,7 +131,7 @@ COMMENT ON COLUMN payflow.refunds.currency IS 'ISO 4217 code';
 COMMENT ON COLUMN payflow.refunds.status IS 'pending, succeeded, failed, unknown (it cannot be proven: see settle_refund)';
 COMMENT ON COLUMN payflow.refunds.source IS 'money of the receipt, or money in suspense';
 COMMENT ON COLUMN payflow.refunds.provider_refund_id IS 'the provider''s id of it';
-COMMENT ON COLUMN payflow.refunds.failure_code IS 'why it failed: refused, failed_at_provider, settled';
+COMMENT ON COLUMN payflow.refunds.failure_code IS 'why it failed: refused, failed_at_provider, settled (by a person), not_needed (its money had gone back otherwise)';
 COMMENT ON COLUMN payflow.refunds.failure_message IS 'the provider''s text for it';
 COMMENT ON COLUMN payflow.refunds.reason IS 'why it was asked for';
 COMMENT ON COLUMN payflow.refunds.next_action_at IS 'the alarm: when a worker acts next; null when settled';
@@ -222,9 +222,9 @@ CREATE TABLE payflow.idempotency_keys (
 	CONSTRAINT idempotency_keys_call_known CHECK (call IN ('create', 'capture', 'refund')),
 	CONSTRAINT idempotency_keys_hash_length CHECK (octet_length(request_hash) = 32)
 );
-COMMENT ON TABLE payflow.idempotency_keys IS 'keys that callers gave with a call: the same key and parameters again return what the first call made';
+COMMENT ON TABLE payflow.idempotency_keys IS 'keys that callers gave with a call, each one of the merchant and the call, not of a payment: the same key and parameters again return what the first call made';
 COMMENT ON COLUMN payflow.idempotency_keys.merchant IS 'the merchant among whose keys it is';
-COMMENT ON COLUMN payflow.idempotency_keys.call IS 'create, capture, refund: each has keys of its own';
+COMMENT ON COLUMN payflow.idempotency_keys.call IS 'capture, refund: each has keys of its own (create: unused in this version)';
 COMMENT ON COLUMN payflow.idempotency_keys.key IS 'the caller''s key';
 COMMENT ON COLUMN payflow.idempotency_keys.request_hash IS 'SHA-256 of the parameters';
 COMMENT ON COLUMN payflow.idempotency_keys.session_id IS 'the session that the call made or was about';

@@ -6,7 +6,7 @@ CREATE FUNCTION payflow.create(order_id text, amount bigint, currency text, prov
 	metadata jsonb DEFAULT NULL, receipt jsonb DEFAULT NULL) RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_create_text';
 COMMENT ON FUNCTION payflow.create(text, bigint, text, text, text, text, text, text, text, jsonb, jsonb, jsonb) IS
-	'starts the payment of an order, or returns the one that runs; the provider is called after COMMIT';
+	'starts the payment of an order, or returns the one that runs; the provider is called after COMMIT; idempotency_key must be null (unused in this version)';
 
 CREATE FUNCTION payflow.create(order_id bigint, amount bigint, currency text, provider text DEFAULT NULL,
 	idempotency_key text DEFAULT NULL, merchant text DEFAULT 'default', capture text DEFAULT 'automatic',
@@ -14,7 +14,7 @@ CREATE FUNCTION payflow.create(order_id bigint, amount bigint, currency text, pr
 	metadata jsonb DEFAULT NULL, receipt jsonb DEFAULT NULL) RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_create_int8';
 COMMENT ON FUNCTION payflow.create(bigint, bigint, text, text, text, text, text, text, text, jsonb, jsonb, jsonb) IS
-	'starts the payment of an order, or returns the one that runs; the provider is called after COMMIT';
+	'starts the payment of an order, or returns the one that runs; the provider is called after COMMIT; idempotency_key must be null (unused in this version)';
 
 CREATE FUNCTION payflow.create(order_id uuid, amount bigint, currency text, provider text DEFAULT NULL,
 	idempotency_key text DEFAULT NULL, merchant text DEFAULT 'default', capture text DEFAULT 'automatic',
@@ -22,7 +22,7 @@ CREATE FUNCTION payflow.create(order_id uuid, amount bigint, currency text, prov
 	metadata jsonb DEFAULT NULL, receipt jsonb DEFAULT NULL) RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_create_uuid';
 COMMENT ON FUNCTION payflow.create(uuid, bigint, text, text, text, text, text, text, text, jsonb, jsonb, jsonb) IS
-	'starts the payment of an order, or returns the one that runs; the provider is called after COMMIT';
+	'starts the payment of an order, or returns the one that runs; the provider is called after COMMIT; idempotency_key must be null (unused in this version)';
 
 CREATE FUNCTION payflow.get(session_id uuid) RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_get';
@@ -42,12 +42,12 @@ CREATE FUNCTION payflow.wait(session_id uuid, timeout interval DEFAULT '10 secon
 RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_wait';
 COMMENT ON FUNCTION payflow.wait(uuid, interval, text) IS
-	'returns as soon as the session is no longer in progress (settled), has changed at all (changed) or is final (final), or at the timeout (0 to 60 s)';
+	'returns as soon as nothing of the session is in progress, also no capture (settled), it has changed since the call began (changed) or is final (final), or at the timeout (0 to 60 s)';
 
 CREATE FUNCTION payflow.check(session_id uuid, wait interval DEFAULT '0') RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_check';
 COMMENT ON FUNCTION payflow.check(uuid, interval) IS
-	'has the provider asked now, in any status; with wait, returns the answer to a question sent after the call began, if it comes in time';
+	'has the provider asked now, in any status; with wait, returns the answer to a question sent after the call began, if it comes in time, else http_status 202';
 
 CREATE FUNCTION payflow.payer_redirected(session_id uuid) RETURNS payflow.payment
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_payer_redirected';

@@ -21,7 +21,7 @@ CREATE FUNCTION payflow.refund(session_id uuid, amount bigint DEFAULT NULL, idem
 	reason text DEFAULT NULL, receipt jsonb DEFAULT NULL) RETURNS payflow.refund
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_refund';
 COMMENT ON FUNCTION payflow.refund(uuid, bigint, text, text, jsonb) IS
-	'gives money of a completed payment back; amount null: all that is left; without a key, the same session and amount again in one transaction is the same refund';
+	'gives money of a completed payment back; amount null: all that is left; give each a key, unique in the merchant: without one, the same session and amount again in one transaction is the same refund';
 
 CREATE FUNCTION payflow.get_refund(refund_id uuid) RETURNS payflow.refund
 LANGUAGE c VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'payflow_get_refund';

@@ -28,7 +28,7 @@ COMMENT ON COLUMN payflow.workers.in_flight_payments IS 'of them in queue paymen
 COMMENT ON COLUMN payflow.workers.in_flight_status IS 'of them in queue status';
 COMMENT ON COLUMN payflow.workers.in_flight_money IS 'of them in queue money';
 COMMENT ON COLUMN payflow.workers.in_flight_notifications IS 'of them in queue notifications';
-COMMENT ON COLUMN payflow.workers.state IS 'starting, working, idle, paused after an error, or without the extension';
+COMMENT ON COLUMN payflow.workers.state IS 'starting, idle, working, paused (after an error), no extension, ended';
 COMMENT ON COLUMN payflow.workers.calls IS 'calls that it has started since it started';
 COMMENT ON COLUMN payflow.workers.started_at IS 'when it started';
 COMMENT ON COLUMN payflow.workers.last_loop IS 'when it last went round its loop';

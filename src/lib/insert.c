@@ -102,9 +102,10 @@ table_is_usual(Relation relation, const ResultRelInfo *result)
 {
 	const FormData_pg_class *class = relation->rd_rel;
 
+	/* the copy of the triggers: the relation cache may drop its own while catalogs are read */
 	return class->relkind == RELKIND_RELATION && !class->relispartition && !class->relforcerowsecurity &&
 		relation->rd_rules == NULL &&
-		triggers_are_ours(relation->trigdesc) && indexes_are_usual(result);
+		triggers_are_ours(result->ri_TrigDesc) && indexes_are_usual(result);
 }
 
 static void
