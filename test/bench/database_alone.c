@@ -107,9 +107,9 @@ claim_work(const Provider *provider, int batch)
 	TimestampTz next_due = DT_NOEND;
 	List	   *claims;
 
-	claims = claim_due(QUEUE_STATUS, &request, batch, 0, NIL, &next_due);
+	claims = claim_due(SOURCE_ASK, &request, batch, 0, NIL, &next_due);
 	if (list_length(claims) < batch)
-		claims = claim_due(QUEUE_PAYMENTS, &request, batch - list_length(claims), 0, claims, &next_due);
+		claims = claim_due(SOURCE_REGISTER, &request, batch - list_length(claims), 0, claims, &next_due);
 	return claims;
 }
 
