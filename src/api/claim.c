@@ -18,9 +18,9 @@
 
 #include "api/claim.h"
 #include "lib/compat.h"
-#include "lib/insert.h"
 #include "lib/spi.h"
 #include "lib/uuid.h"
+#include "lib/write.h"
 #include "session/session.h"
 
 /* the arguments of the statements, $1 and so on */
@@ -64,7 +64,7 @@ static Statement insert_both = {
 };
 
 /* The same without a statement. */
-static InsertTarget new_order = {
+static WriteTarget new_order = {
 	.table = "orders",
 	.unless_in = "orders_pkey",
 	.ncolumns = 7,
@@ -72,7 +72,7 @@ static InsertTarget new_order = {
 };
 static const uint8 order_arguments[] = {MERCHANT, ORDER_ID, AMOUNT, CURRENCY, SESSION_ID, NOW, NOW};
 
-static InsertTarget new_session = {
+static WriteTarget new_session = {
 	.table = "payment_sessions",
 	.ncolumns = 15,
 	.columns = {
@@ -147,10 +147,10 @@ set_arguments(const Wish *wish, const PaymentRow *row, Datum *values, char *null
 }
 
 static bool
-insert_arguments(InsertTarget *target, const uint8 *arguments, const Datum *values, const char *nulls)
+insert_arguments(WriteTarget *target, const uint8 *arguments, const Datum *values, const char *nulls)
 {
-	Datum		row_values[INSERT_MAX_COLUMNS];
-	bool		row_nulls[INSERT_MAX_COLUMNS];
+	Datum		row_values[WRITE_MAX_COLUMNS];
+	bool		row_nulls[WRITE_MAX_COLUMNS];
 
 	for (int i = 0; i < target->ncolumns; i++)
 	{
@@ -170,15 +170,15 @@ insert_both_rows(const Datum *values, const char *nulls)
 {
 	bool		inserted;
 
-	StaticAssertStmt(lengthof(order_arguments) <= INSERT_MAX_COLUMNS &&
-					 lengthof(session_arguments) <= INSERT_MAX_COLUMNS, "a row has too many columns");
+	StaticAssertStmt(lengthof(order_arguments) <= WRITE_MAX_COLUMNS &&
+					 lengthof(session_arguments) <= WRITE_MAX_COLUMNS, "a row has too many columns");
 	Assert(new_order.ncolumns == lengthof(order_arguments));
 	Assert(new_session.ncolumns == lengthof(session_arguments));
 
-	insert_begin();
+	write_begin();
 	inserted = insert_arguments(&new_order, order_arguments, values, nulls) &&
 		insert_arguments(&new_session, session_arguments, values, nulls);
-	insert_end();
+	write_end();
 	return inserted;
 }
 
@@ -200,9 +200,9 @@ claim_new_order(const Wish *wish, const char *provider)
 	else
 		claimed = run(&insert_both, values, nulls) > 0;
 	if (session_open)
-		insert_close(&new_session);
+		write_close(&new_session);
 	if (order_open)
-		insert_close(&new_order);
+		write_close(&new_order);
 	return claimed ? row : NULL;
 }
 

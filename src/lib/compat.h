@@ -13,9 +13,11 @@
 #ifndef PAYFLOW_COMPAT_H
 #define PAYFLOW_COMPAT_H
 
+#include "access/tableam.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
+#include "parser/parse_relation.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
@@ -138,6 +140,54 @@ InitMaterializedSet(FunctionCallInfo fcinfo)
 #else
 #define ExecCheckIndexConstraintsCompat(result, slot, estate, there, arbiters) \
 	ExecCheckIndexConstraints((result), (slot), (estate), (there), (arbiters))
+#endif
+
+/* 15, 16 and 18: what triggers of a row that is updated are told, and what EvalPlanQual is told */
+#if PG_VERSION_NUM >= 180000
+#define ExecBRUpdateTriggersCompat(estate, epqstate, result, tid, slot) \
+	ExecBRUpdateTriggers((estate), (epqstate), (result), (tid), NULL, (slot), NULL, NULL, false)
+#elif PG_VERSION_NUM >= 160000
+#define ExecBRUpdateTriggersCompat(estate, epqstate, result, tid, slot) \
+	ExecBRUpdateTriggers((estate), (epqstate), (result), (tid), NULL, (slot), NULL, NULL)
+#elif PG_VERSION_NUM >= 150000
+#define ExecBRUpdateTriggersCompat(estate, epqstate, result, tid, slot) \
+	ExecBRUpdateTriggers((estate), (epqstate), (result), (tid), NULL, (slot), NULL)
+#else
+#define ExecBRUpdateTriggersCompat(estate, epqstate, result, tid, slot) \
+	ExecBRUpdateTriggers((estate), (epqstate), (result), (tid), NULL, (slot))
+#endif
+#if PG_VERSION_NUM >= 150000
+#define ExecARUpdateTriggersCompat(estate, result, tid, slot) \
+	ExecARUpdateTriggers((estate), (result), NULL, NULL, (tid), NULL, (slot), NIL, NULL, false)
+#else
+#define ExecARUpdateTriggersCompat(estate, result, tid, slot) \
+	ExecARUpdateTriggers((estate), (result), (tid), NULL, (slot), NIL, NULL)
+#endif
+#if PG_VERSION_NUM >= 160000
+#define EvalPlanQualInitCompat(epqstate, estate) EvalPlanQualInit((epqstate), (estate), NULL, NIL, -1, NIL)
+#else
+#define EvalPlanQualInitCompat(epqstate, estate) EvalPlanQualInit((epqstate), (estate), NULL, NIL, -1)
+#endif
+
+/* 16: the columns that are written stand beside the range table */
+#if PG_VERSION_NUM >= 160000
+#define tell_updated_columns_compat(estate, entry, columns) \
+	(addRTEPermissionInfo(&(estate)->es_rteperminfos, (entry))->updatedCols = (columns))
+#else
+#define tell_updated_columns_compat(estate, entry, columns) ((entry)->updatedCols = (columns))
+#endif
+
+/* 16: of an update that touches no indexed column, summarizing indexes may have to know */
+#if PG_VERSION_NUM >= 160000
+typedef TU_UpdateIndexes UpdatedIndexes;
+#define indexes_are_updated(indexes) ((indexes) != TU_None)
+#define ExecInsertIndexTuplesAtUpdate(result, slot, estate, indexes) \
+	ExecInsertIndexTuples((result), (slot), (estate), true, false, NULL, NIL, (indexes) == TU_Summarizing)
+#else
+typedef bool UpdatedIndexes;
+#define indexes_are_updated(indexes) (indexes)
+#define ExecInsertIndexTuplesAtUpdate(result, slot, estate, indexes) \
+	ExecInsertIndexTuples((result), (slot), (estate), true, false, NULL, NIL)
 #endif
 
 /* 15: statistics can be sent at once; before, the argument had another meaning */

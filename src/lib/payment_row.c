@@ -75,6 +75,7 @@ payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 	row->form_timeout = next_interval(&reader);
 	row->return_timeout = next_interval(&reader);
 	row->authentication_timeout = next_interval(&reader);
+	next_tid(&reader, &row->tid);
 	Assert(reader.next == PAYMENT_ROW_NCOLUMNS);
 	return row;
 }

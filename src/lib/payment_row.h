@@ -14,6 +14,7 @@
 #include "access/htup.h"
 #include "access/tupdesc.h"
 #include "datatype/timestamp.h"
+#include "storage/itemptr.h"
 #include "utils/uuid.h"
 
 #include "lib/operation_row.h"
@@ -75,6 +76,8 @@ typedef struct PaymentRow
 	Interval   *return_timeout;
 	Interval   *authentication_timeout;
 
+	ItemPointerData tid;		/* the place of the row as it was read */
+
 	/*
 	 * A call about an operation of the session: then lease and attempts above
 	 * are the operation's.  NULL: about the session itself.
@@ -95,7 +98,7 @@ typedef struct PaymentRow
 	"s.reserved_amount, s.refundable_amount, s.cancel_lost, s.provider_payment_id, s.provider_status, s.redirect_url, s.failure_code, " \
 	"s.failure_message, s.endpoint, s.account, s.return_url, s.description, s.customer::pg_catalog.text, " \
 	"s.receipt::pg_catalog.text, s.return_params::pg_catalog.text, o.status::pg_catalog.text, " \
-	"o.paid_session_id, m.form_timeout, m.return_timeout, m.authentication_timeout"
+	"o.paid_session_id, m.form_timeout, m.return_timeout, m.authentication_timeout, s.ctid"
 
 /* OFFSET 0 keeps the planner from joining in another order, which is quick only while tables are small. */
 #define PAYMENT_ROW_FROM \
@@ -112,6 +115,6 @@ typedef struct PaymentRow
 extern PaymentRow *payment_row_read(HeapTuple tuple, TupleDesc tupdesc);
 
 /* How many columns that is: what a statement adds to them comes after. */
-#define PAYMENT_ROW_NCOLUMNS 50
+#define PAYMENT_ROW_NCOLUMNS 51
 
 #endif							/* PAYFLOW_PAYMENT_ROW_H */

@@ -12,6 +12,7 @@
 
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -104,6 +105,12 @@ put_uuid(RowSet *rows, const pg_uuid_t *value)
 }
 
 void
+put_jsonb(RowSet *rows, const char *value)
+{
+	put(rows, JSONBOID, value ? DirectFunctionCall1(jsonb_in, CStringGetDatum(value)) : (Datum) 0, value == NULL);
+}
+
+void
 put_null(RowSet *rows)
 {
 	put(rows, InvalidOid, (Datum) 0, true);
@@ -113,6 +120,16 @@ int
 rowset_count(const RowSet *rows)
 {
 	return rows->row;
+}
+
+void
+rowset_row(const RowSet *rows, int i, Datum *values, bool *nulls)
+{
+	for (int j = 0; j < rows->ncolumns; j++)
+	{
+		values[j] = rows->columns[j].values[i];
+		nulls[j] = rows->columns[j].nulls[i];
+	}
 }
 
 void

@@ -45,7 +45,7 @@ extern RowSet *rowset_make(const Oid *types, int ncolumns, int max_rows);
 
 /*
  * The next column of the row at hand; after the last one the next row begins.
- * Null are: a NULL text, a time of 0.
+ * Null are: a NULL text or jsonb, a time of 0.
  */
 extern void put_text(RowSet *rows, const char *value);
 extern void put_time(RowSet *rows, TimestampTz value);
@@ -53,10 +53,14 @@ extern void put_int64(RowSet *rows, int64 value);
 extern void put_int32(RowSet *rows, int32 value);
 extern void put_bool(RowSet *rows, bool value);
 extern void put_uuid(RowSet *rows, const pg_uuid_t *value);	/* keeps the pointer */
+extern void put_jsonb(RowSet *rows, const char *value); /* of its text */
 extern void put_null(RowSet *rows);
 
 /* How many rows are complete. */
 extern int	rowset_count(const RowSet *rows);
+
+/* Writes the columns of the i-th row to values and nulls. */
+extern void rowset_row(const RowSet *rows, int i, Datum *values, bool *nulls);
 
 /* Writes one array a column to values. */
 extern void rowset_arrays(const RowSet *rows, Datum *values);

@@ -91,3 +91,14 @@ next_uuid(TupleReader *reader, pg_uuid_t *uuid)
 		*uuid = *DatumGetUUIDP(reader->values[i]);
 	return !reader->nulls[i];
 }
+
+void
+next_tid(TupleReader *reader, ItemPointer tid)
+{
+	int			i = reader->next++;
+
+	if (reader->nulls[i])
+		ItemPointerSetInvalid(tid);
+	else
+		*tid = *(ItemPointer) DatumGetPointer(reader->values[i]);
+}

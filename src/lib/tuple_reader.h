@@ -15,6 +15,7 @@
 #include "access/htup.h"
 #include "access/tupdesc.h"
 #include "datatype/timestamp.h"
+#include "storage/itemptr.h"
 #include "utils/uuid.h"
 
 typedef struct TupleReader
@@ -35,5 +36,6 @@ extern bool next_bool(TupleReader *reader);
 extern TimestampTz next_time(TupleReader *reader);
 extern Interval *next_interval(TupleReader *reader);
 extern bool next_uuid(TupleReader *reader, pg_uuid_t *uuid);	/* false for null */
+extern void next_tid(TupleReader *reader, ItemPointer tid);	/* invalid for null */
 
 #endif							/* PAYFLOW_TUPLE_READER_H */

@@ -75,127 +75,6 @@ static Statement find_payment_refs = {
 
 static const Oid ref_types[] = {TEXTOID, TEXTOID, UUIDOID};
 
-static Statement write_sessions = {
-	.sql = "UPDATE payflow.payment_sessions s SET status = u.status, stage = u.stage, "
-	"next_action_at = u.next_action_at, lease_until = u.lease_until, lease_token = u.lease_token, "
-	"attempts = u.attempts, expiring = u.expiring, repeat_due = u.repeat_due, expires_at = u.expires_at, "
-	"provider_expires_at = u.provider_expires_at, first_sent_at = u.first_sent_at, "
-	"answered_at = u.answered_at, unresolved_since = u.unresolved_since, returned_at = u.returned_at, "
-	"updated_at = u.updated_at, authorized_amount = u.authorized_amount, "
-	"captured_amount = u.captured_amount, suspense_amount = u.suspense_amount, "
-	"provider_payment_id = u.provider_payment_id, provider_status = u.provider_status, "
-	"redirect_url = u.redirect_url, failure_code = u.failure_code, failure_message = u.failure_message, "
-	"endpoint = u.endpoint, account = u.account, return_params = u.return_params::pg_catalog.jsonb, "
-	"redirected_at = u.redirected_at "
-	"FROM ROWS FROM (" UNNEST_28 ") AS u(session_id, status, stage, next_action_at, lease_until, lease_token, "
-	"attempts, expiring, repeat_due, expires_at, provider_expires_at, first_sent_at, answered_at, "
-	"unresolved_since, returned_at, updated_at, authorized_amount, captured_amount, suspense_amount, "
-	"provider_payment_id, provider_status, redirect_url, failure_code, failure_message, endpoint, account, "
-	"return_params, redirected_at) "
-	"WHERE s.session_id OPERATOR(pg_catalog.=) u.session_id",
-	.nargs = 28,
-	.argtypes = {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID,
-		INT4ARRAYOID, BOOLARRAYOID, BOOLARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID,
-		TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, TIMESTAMPTZARRAYOID, INT8ARRAYOID,
-		INT8ARRAYOID, INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID,
-	TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID},
-};
-
-static const Oid session_types[] = {
-	UUIDOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT4OID, BOOLOID, BOOLOID, TIMESTAMPTZOID,
-	TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID, INT8OID,
-	INT8OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID
-};
-
-static void
-put_session(RowSet *rows, const PaymentRow *p)
-{
-	put_uuid(rows, &p->session_id);
-	put_text(rows, status_name(p->status));
-	put_text(rows, stage_name(p->stage));
-	put_time(rows, p->next_action_at);
-	put_time(rows, p->lease_until);
-	if (p->lease_token != 0)
-		put_int64(rows, p->lease_token);
-	else
-		put_null(rows);
-	put_int32(rows, p->attempts);
-	put_bool(rows, p->expiring);
-	put_bool(rows, p->repeat_due);
-	put_time(rows, p->expires_at);
-	put_time(rows, p->provider_expires_at);
-	put_time(rows, p->first_sent_at);
-	put_time(rows, p->answered_at);
-	put_time(rows, p->unresolved_since);
-	put_time(rows, p->returned_at);
-	put_time(rows, p->updated_at);
-	put_int64(rows, p->authorized_amount);
-	put_int64(rows, p->captured_amount);
-	put_int64(rows, p->suspense_amount);
-	put_text(rows, p->provider_payment_id);
-	put_text(rows, p->provider_status);
-	put_text(rows, p->redirect_url);
-	put_text(rows, p->failure_code);
-	put_text(rows, p->failure_message);
-	put_text(rows, p->endpoint);
-	put_text(rows, p->account);
-	put_text(rows, p->return_params);
-	put_time(rows, p->redirected_at);
-}
-
-static void
-update_sessions(const Work *work)
-{
-	RowSet	   *rows = rowset_make(session_types, lengthof(session_types), work->n);
-	Datum		values[lengthof(session_types)];
-
-	for (int i = 0; i < work->n; i++)
-	{
-		if (work->effects[i].changed)
-			put_session(rows, work->payments[i]);
-	}
-	if (rowset_count(rows) == 0)
-		return;
-	rowset_arrays(rows, values);
-	if (run(&write_sessions, values, NULL) != (uint64) rowset_count(rows))
-		elog(ERROR, "a locked payment session could not be updated");
-}
-
-/* what of a session's row changes only when money has gone back */
-static Statement write_returns = {
-	.sql = "UPDATE payflow.payment_sessions s SET refunded_amount = u.refunded_amount, "
-	"disputed_amount = u.disputed_amount, reversed_amount = u.reversed_amount, cancel_lost = u.cancel_lost "
-	"FROM ROWS FROM (" UNNEST_5 ") AS u(session_id, refunded_amount, disputed_amount, reversed_amount, cancel_lost) "
-	"WHERE s.session_id OPERATOR(pg_catalog.=) u.session_id",
-	.nargs = 5,
-	.argtypes = {UUIDARRAYOID, INT8ARRAYOID, INT8ARRAYOID, INT8ARRAYOID, BOOLARRAYOID},
-};
-
-static void
-update_returns(const Work *work)
-{
-	static const Oid types[] = {UUIDOID, INT8OID, INT8OID, INT8OID, BOOLOID};
-	RowSet	   *rows = rowset_make(types, lengthof(types), work->n);
-	Datum		values[lengthof(types)];
-
-	for (int i = 0; i < work->n; i++)
-	{
-		const PaymentRow *p = work->payments[i];
-
-		if (!work->effects[i].returns_changed)
-			continue;
-		put_uuid(rows, &p->session_id);
-		put_int64(rows, p->refunded_amount);
-		put_int64(rows, p->disputed_amount);
-		put_int64(rows, p->reversed_amount);
-		put_bool(rows, p->cancel_lost);
-	}
-	if (rowset_count(rows) == 0)
-		return;
-	rowset_arrays(rows, values);
-	(void) run(&write_returns, values, NULL);
-}
-
 static bool
 same_uuid(const pg_uuid_t *a, const pg_uuid_t *b)
 {
@@ -435,8 +314,8 @@ static void
 write_all(Work *work, TimestampTz now)
 {
 	/* first what has gone back: a completed session has captured money, or had it */
-	update_returns(work);
-	update_sessions(work);
+	update_returns(work->payments, work->effects, work->n);
+	update_sessions(work->payments, work->effects, work->n);
 	write_findings(work->payments, work->outcomes, work->effects, work->n);
 	write_facts(work->payments, work->effects, work->n);
 	/* before operations: a refund of money in suspense is bound to what is there */

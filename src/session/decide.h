@@ -92,6 +92,10 @@ extern TimestampTz payment_lifetime_end(const PaymentRow *payment, const Provide
 /* The end of the stage's timer if it starts now; 0: the stage has none. */
 extern TimestampTz stage_deadline(const PaymentRow *payment, const ProviderTerms *terms, TimestampTz now);
 
+/* session_row.c: write what was decided; what has gone back first, which a completed session may depend on */
+extern void update_returns(PaymentRow **payments, const Effects *effects, int n);
+extern void update_sessions(PaymentRow **payments, const Effects *effects, int n);
+
 /* order.c: locks the orders of these sessions, skipping those held elsewhere; n places */
 extern int	lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders);
 /* Writes what the sessions' steps mean to their orders; after sessions and operations. */

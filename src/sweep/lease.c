@@ -18,6 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "lib/compat.h"
+#include "lib/write.h"
 #include "sweep/source.h"
 
 /*
@@ -39,6 +40,19 @@ static Statement mark_sessions = {
 	"WHERE session_id OPERATOR(pg_catalog.=) ANY ($1)",
 	.nargs = 6,
 	.argtypes = {UUIDARRAYOID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID, TEXTOID, TEXTOID},
+};
+
+/* Both without a statement, by the places at which the claim has locked the rows. */
+static WriteTarget leased_session = {
+	.table = "payment_sessions",
+	.ncolumns = 3,
+	.columns = {"lease_until", "lease_token", "attempts"}
+};
+
+static WriteTarget marked_session = {
+	.table = "payment_sessions",
+	.ncolumns = 6,
+	.columns = {"lease_until", "lease_token", "attempts", "first_sent_at", "endpoint", "account"}
 };
 
 static Statement lease_plain_operations = {
@@ -106,39 +120,92 @@ new_token(void)
 	return token;
 }
 
-void
-lease_sessions(List *claims, int first, const ClaimRequest *request, bool asked, TimestampTz now)
+/* The call is Register, and nothing of it was ever sent. */
+static bool
+is_first_register(const Claim *claim)
+{
+	return claim->call == CALL_REGISTER && claim->payment->first_sent_at == 0;
+}
+
+static void
+write_lease(const PaymentRow *payment, bool asked, TimestampTz until, int64 token)
+{
+	static const bool nulls[3] = {false};
+	bool		counts = !asked || (payment->status != STATUS_REGISTERED && payment->status != STATUS_AUTHORIZED);
+	Datum		values[3];
+
+	values[0] = TimestampTzGetDatum(until);
+	values[1] = Int64GetDatum(token);
+	values[2] = Int32GetDatum(payment->attempts + (counts ? 1 : 0));
+	update_row(&leased_session, &payment->tid, values, nulls);
+}
+
+static void
+write_mark(const PaymentRow *payment, const ClaimRequest *request, TimestampTz now, int64 token)
+{
+	bool		nulls[6] = {false};
+	Datum		values[6];
+
+	values[0] = TimestampTzGetDatum(now + request->lease);
+	values[1] = Int64GetDatum(token);
+	values[2] = Int32GetDatum(payment->attempts + 1);
+	values[3] = TimestampTzGetDatum(now);
+	values[4] = CStringGetTextDatum(request->endpoint);
+	values[5] = request->account ? CStringGetTextDatum(request->account) : (Datum) 0;
+	nulls[5] = request->account == NULL;
+	update_row(&marked_session, &payment->tid, values, nulls);
+}
+
+/*
+ * False: the table has something that only a statement can do justice to.
+ */
+static bool
+lease_session_rows(List *claims, int first, const ClaimRequest *request, bool asked, TimestampTz now, int64 token)
+{
+	bool		usual = update_open(&leased_session);
+	bool		marked_is_usual = update_open(&marked_session);
+
+	if (usual && marked_is_usual)
+	{
+		write_begin();
+		for (int i = first; i < list_length(claims); i++)
+		{
+			const Claim *claim = list_nth(claims, i);
+
+			if (is_first_register(claim))
+				write_mark(claim->payment, request, now, token);
+			else
+				write_lease(claim->payment, asked, now + request->lease, token);
+		}
+		write_end();
+	}
+	if (marked_is_usual)
+		write_close(&marked_session);
+	if (usual)
+		write_close(&leased_session);
+	return usual && marked_is_usual;
+}
+
+static void
+lease_by_statements(List *claims, int first, const ClaimRequest *request, bool asked, TimestampTz now, int64 token)
 {
 	int			n = list_length(claims) - first;
 	pg_uuid_t  *plain = palloc_array(pg_uuid_t, n);
 	pg_uuid_t  *marked = palloc_array(pg_uuid_t, n);
 	int			n_plain = 0;
 	int			n_marked = 0;
-	TimestampTz until = now + request->lease;
-	int64		token = new_token();
 	Datum		values[6];
 
 	for (int i = first; i < list_length(claims); i++)
 	{
-		Claim	   *claim = list_nth(claims, i);
-		PaymentRow *payment = claim->payment;
+		const Claim *claim = list_nth(claims, i);
 
-		payment->lease_until = until;
-		payment->lease_token = token;
-		payment->attempts++;
-		if (claim->call == CALL_REGISTER && payment->first_sent_at == 0)
-		{
-			claim->mark_set = true;
-			payment->first_sent_at = now;
-			payment->endpoint = pstrdup(request->endpoint);
-			payment->account = request->account ? pstrdup(request->account) : NULL;
-			marked[n_marked++] = payment->session_id;
-		}
+		if (is_first_register(claim))
+			marked[n_marked++] = claim->payment->session_id;
 		else
-			plain[n_plain++] = payment->session_id;
+			plain[n_plain++] = claim->payment->session_id;
 	}
-
-	values[1] = TimestampTzGetDatum(until);
+	values[1] = TimestampTzGetDatum(now + request->lease);
 	values[2] = Int64GetDatum(token);
 	if (n_plain > 0)
 	{
@@ -153,6 +220,32 @@ lease_sessions(List *claims, int first, const ClaimRequest *request, bool asked,
 		values[4] = CStringGetTextDatum(request->endpoint);
 		values[5] = request->account ? CStringGetTextDatum(request->account) : (Datum) 0;
 		(void) run(&mark_sessions, values, request->account ? NULL : "     n");
+	}
+}
+
+void
+lease_sessions(List *claims, int first, const ClaimRequest *request, bool asked, TimestampTz now)
+{
+	int64		token = new_token();
+
+	if (!lease_session_rows(claims, first, request, asked, now, token))
+		lease_by_statements(claims, first, request, asked, now, token);
+
+	for (int i = first; i < list_length(claims); i++)
+	{
+		Claim	   *claim = list_nth(claims, i);
+		PaymentRow *payment = claim->payment;
+
+		payment->lease_until = now + request->lease;
+		payment->lease_token = token;
+		payment->attempts++;
+		if (is_first_register(claim))
+		{
+			claim->mark_set = true;
+			payment->first_sent_at = now;
+			payment->endpoint = pstrdup(request->endpoint);
+			payment->account = request->account ? pstrdup(request->account) : NULL;
+		}
 	}
 }
 

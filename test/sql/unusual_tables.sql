@@ -111,6 +111,65 @@ SELECT count(*) FROM unusual_log;
 DROP TABLE unusual_log;
 DROP FUNCTION unusual_trigger(), unusual_rows();
 
+-- so is a session that is updated without a statement
+CREATE FUNCTION pg_temp.cancel(order_id text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+	name text;
+BEGIN
+	RETURN (payflow.cancel((SELECT s.session_id FROM payflow.payment_sessions s
+		WHERE s.order_id = $1 AND s.merchant = 'unusual_shop'))).status;
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS name = CONSTRAINT_NAME;
+	RETURN concat_ws(' ', SQLSTATE, name, SQLERRM);
+END
+$$;
+SELECT pg_temp.create(order_id, 7200 + n) FROM (VALUES (0, 'v-0'), (1, 'v-1'), (2, 'v-2'), (3, 'v-3'), (4, 'v-4'), (5, 'v-5')) v(n, order_id);
+SELECT pg_temp.cancel('v-0');
+ALTER TABLE payflow.payment_sessions ADD CONSTRAINT sessions_unusual CHECK (status <> 'canceled') NOT VALID;
+SELECT pg_temp.cancel('v-1'), pg_temp.cancel('v-1');
+ALTER TABLE payflow.payment_sessions DROP CONSTRAINT sessions_unusual;
+SELECT pg_temp.cancel('v-1');
+ALTER DOMAIN payflow.session_stage ADD CONSTRAINT stage_unusual CHECK (VALUE <> 'none') NOT VALID;
+SELECT pg_temp.cancel('v-2');
+ALTER DOMAIN payflow.session_stage DROP CONSTRAINT stage_unusual;
+
+-- columns and indexes of others follow it
+ALTER TABLE payflow.payment_sessions ADD COLUMN u1 text DEFAULT 'kept', ADD COLUMN u2 text,
+	ADD COLUMN u3 boolean GENERATED ALWAYS AS (status = 'canceled') STORED;
+UPDATE payflow.payment_sessions SET u2 = repeat('long ', 1000) WHERE order_id LIKE 'v-%';
+ALTER TABLE payflow.payment_sessions DROP COLUMN u2;
+CREATE INDEX unusual_btree ON payflow.payment_sessions ((status || '!')) WHERE stage = 'none';
+SELECT pg_temp.cancel('v-2');
+BEGIN;
+SET LOCAL enable_seqscan = off;
+SELECT order_id, u1, u3, amount, status FROM payflow.payment_sessions
+	WHERE status || '!' = 'canceled!' AND stage = 'none' AND order_id LIKE 'v-%' ORDER BY 1;
+ROLLBACK;
+DROP INDEX payflow.unusual_btree;
+ALTER TABLE payflow.payment_sessions DROP COLUMN u1, DROP COLUMN u3;
+
+-- triggers of others are called
+CREATE TABLE unusual_log (line int GENERATED ALWAYS AS IDENTITY, said text);
+CREATE FUNCTION unusual_trigger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO public.unusual_log (said) VALUES (concat_ws(' ', TG_NAME, NEW.order_id, OLD.status, NEW.status));
+	RETURN NEW;
+END
+$$;
+CREATE TRIGGER unusual_of BEFORE UPDATE OF status ON payflow.payment_sessions FOR EACH ROW EXECUTE FUNCTION unusual_trigger();
+CREATE TRIGGER unusual_other BEFORE UPDATE OF description ON payflow.payment_sessions FOR EACH ROW EXECUTE FUNCTION unusual_trigger();
+SELECT pg_temp.cancel('v-3');
+DROP TRIGGER unusual_of ON payflow.payment_sessions;
+CREATE TRIGGER unusual_after AFTER UPDATE ON payflow.payment_sessions FOR EACH ROW EXECUTE FUNCTION unusual_trigger();
+SELECT pg_temp.cancel('v-4');
+DROP TRIGGER unusual_after ON payflow.payment_sessions;
+DROP TRIGGER unusual_other ON payflow.payment_sessions;
+SELECT pg_temp.cancel('v-5');
+SELECT said FROM unusual_log ORDER BY line;
+DROP TABLE unusual_log;
+DROP FUNCTION unusual_trigger();
+
 -- either way the rows are the same, and so they are read again
 SELECT count(DISTINCT (SELECT jsonb_object_agg(key, value) FROM jsonb_each(to_jsonb(o) || to_jsonb(s))
 		WHERE key NOT LIKE '%\_id' AND key NOT LIKE '%\_at'))
