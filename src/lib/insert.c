@@ -116,3 +116,24 @@ insert_row(WriteTarget *target, const Datum *values, const bool *nulls)
 	ExecARInsertTriggers(plan->estate, result, plan->slot, NIL, NULL);
 	return true;
 }
+
+bool
+insert_rows(WriteTarget *target, const RowSet *rows, int *inserted)
+{
+	Datum		values[WRITE_MAX_COLUMNS];
+	bool		nulls[WRITE_MAX_COLUMNS];
+
+	*inserted = 0;
+	if (!insert_open(target))
+		return false;
+	write_begin();
+	for (int i = 0; i < rowset_count(rows); i++)
+	{
+		rowset_row(rows, i, values, nulls);
+		if (insert_row(target, values, nulls))
+			(*inserted)++;
+	}
+	write_end();
+	write_close(target);
+	return true;
+}

@@ -111,6 +111,15 @@ put_jsonb(RowSet *rows, const char *value)
 }
 
 void
+put_microseconds(RowSet *rows, int64 value)
+{
+	Interval   *interval = palloc0_object(Interval);
+
+	interval->time = value;
+	put(rows, INTERVALOID, IntervalPGetDatum(interval), value < 0);
+}
+
+void
 put_null(RowSet *rows)
 {
 	put(rows, InvalidOid, (Datum) 0, true);

@@ -33,7 +33,8 @@
 #define UNNEST_10 UNNEST_9 ", " UNNEST(10)
 #define UNNEST_11 UNNEST_10 ", " UNNEST(11)
 #define UNNEST_12 UNNEST_11 ", " UNNEST(12)
-#define UNNEST_15 UNNEST_12 ", " UNNEST(13) ", " UNNEST(14) ", " UNNEST(15)
+#define UNNEST_13 UNNEST_12 ", " UNNEST(13)
+#define UNNEST_15 UNNEST_13 ", " UNNEST(14) ", " UNNEST(15)
 #define UNNEST_17 UNNEST_15 ", " UNNEST(16) ", " UNNEST(17)
 #define UNNEST_28 UNNEST_17 ", " UNNEST(18) ", " UNNEST(19) ", " UNNEST(20) ", " UNNEST(21) ", " UNNEST(22) ", " \
 	UNNEST(23) ", " UNNEST(24) ", " UNNEST(25) ", " UNNEST(26) ", " UNNEST(27) ", " UNNEST(28)
@@ -54,6 +55,7 @@ extern void put_int32(RowSet *rows, int32 value);
 extern void put_bool(RowSet *rows, bool value);
 extern void put_uuid(RowSet *rows, const pg_uuid_t *value);	/* keeps the pointer */
 extern void put_jsonb(RowSet *rows, const char *value); /* of its text */
+extern void put_microseconds(RowSet *rows, int64 value);	/* an interval; null below 0 */
 extern void put_null(RowSet *rows);
 
 /* How many rows are complete. */

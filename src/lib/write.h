@@ -30,6 +30,8 @@
 
 #include "storage/itemptr.h"
 
+#include "lib/rowset.h"
+
 #define WRITE_MAX_COLUMNS 28
 
 /* for inserting or for updating, never both */
@@ -57,6 +59,13 @@ extern void write_end(void);
 
 /* False when the row is there already, as with ON CONFLICT DO NOTHING. */
 extern bool insert_row(WriteTarget *target, const Datum *values, const bool *nulls);
+
+/*
+ * Opens the table, inserts all rows, whose columns are the target's, and closes
+ * it.  False when that takes a statement; else `inserted` tells how many were
+ * not there yet.
+ */
+extern bool insert_rows(WriteTarget *target, const RowSet *rows, int *inserted);
 
 /*
  * Updates the row at that place, which the transaction has locked FOR NO KEY

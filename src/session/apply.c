@@ -26,6 +26,7 @@
 #include "lib/settings.h"
 #include "lib/spi.h"
 #include "lib/uuid.h"
+#include "lib/write.h"
 #include "session/decide.h"
 #include "session/session.h"
 
@@ -58,10 +59,18 @@ static Statement sessions_exist = {
 /* a payment id belongs to the session that first had it */
 static Statement add_payment_refs = {
 	.sql = "INSERT INTO payflow.provider_refs (provider, kind, ref, session_id) "
-	"SELECT r.provider, 'payment', r.ref, r.session_id FROM ROWS FROM (" UNNEST_3 ") AS r(provider, ref, session_id) "
+	"SELECT r.provider, r.kind, r.ref, r.session_id FROM ROWS FROM (" UNNEST_4 ") AS r(provider, kind, ref, session_id) "
 	"ORDER BY 1, 3 ON CONFLICT (provider, kind, ref) DO NOTHING",
-	.nargs = 3,
-	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID},
+	.nargs = 4,
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID},
+};
+
+/* The same without a statement. */
+static WriteTarget new_ref = {
+	.table = "provider_refs",
+	.unless_in = "provider_refs_pkey",
+	.ncolumns = 4,
+	.columns = {"provider", "kind", "ref", "session_id"}
 };
 
 static Statement find_payment_refs = {
@@ -73,6 +82,7 @@ static Statement find_payment_refs = {
 	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID},
 };
 
+static const Oid new_ref_types[] = {TEXTOID, TEXTOID, TEXTOID, UUIDOID};
 static const Oid ref_types[] = {TEXTOID, TEXTOID, UUIDOID};
 
 static bool
@@ -213,12 +223,48 @@ read_books(Work *work, Outcome **outcomes, int n, ApplyResult *results, bool wai
 	}
 }
 
-static void
-put_ref(RowSet *rows, const PaymentRow *payment, const char *id)
+/* what an outcome tells of a session's id at its provider */
+typedef struct ToldId
 {
-	put_text(rows, payment->provider);
-	put_text(rows, id);
-	put_uuid(rows, &payment->session_id);
+	const PaymentRow *payment;
+	const char *id;
+	bool		ours;			/* an answer about another payment gives this session no id */
+} ToldId;
+
+/* an order that all workers keep: they wait for each other's ids */
+static int
+compare_told_ids(const void *a, const void *b)
+{
+	const ToldId *x = a;
+	const ToldId *y = b;
+	int			result = strcmp(x->payment->provider, y->payment->provider);
+
+	return result != 0 ? result : strcmp(x->id, y->id);
+}
+
+/*
+ * Claims the ids, and returns how many were free.
+ */
+static int
+add_refs(const ToldId *told, int n)
+{
+	RowSet	   *rows = rowset_make(new_ref_types, lengthof(new_ref_types), n);
+	Datum		values[lengthof(new_ref_types)];
+	int			inserted = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (!told[i].ours)
+			continue;
+		put_text(rows, told[i].payment->provider);
+		put_text(rows, "payment");
+		put_text(rows, told[i].id);
+		put_uuid(rows, &told[i].payment->session_id);
+	}
+	if (rowset_count(rows) == 0 || insert_rows(&new_ref, rows, &inserted))
+		return inserted;
+	rowset_arrays(rows, values);
+	return (int) run(&add_payment_refs, values, NULL);
 }
 
 /*
@@ -228,8 +274,9 @@ put_ref(RowSet *rows, const PaymentRow *payment, const char *id)
 static void
 claim_payment_ids(Work *work)
 {
-	RowSet	   *told = rowset_make(ref_types, lengthof(ref_types), work->n);
-	RowSet	   *ours = rowset_make(ref_types, lengthof(ref_types), work->n);
+	ToldId	   *told = palloc_array(ToldId, work->n);
+	int			n_told = 0;
+	RowSet	   *rows;
 	Datum		values[lengthof(ref_types)];
 	uint64		taken;
 
@@ -242,20 +289,22 @@ claim_payment_ids(Work *work)
 			continue;
 		if (payment->provider_payment_id != NULL && strcmp(payment->provider_payment_id, id) == 0)
 			continue;
-		put_ref(told, payment, id);
-		/* an answer about another payment gives this session no id */
-		if (!work->outcomes[i]->foreign_reference)
-			put_ref(ours, payment, id);
+		told[n_told].payment = payment;
+		told[n_told].id = id;
+		told[n_told++].ours = !work->outcomes[i]->foreign_reference;
 	}
-	if (rowset_count(told) == 0)
+	qsort(told, n_told, sizeof(ToldId), compare_told_ids);
+	if (n_told == 0 || add_refs(told, n_told) == n_told)
 		return;
-	if (rowset_count(ours) > 0)
+
+	rows = rowset_make(ref_types, lengthof(ref_types), n_told);
+	for (int i = 0; i < n_told; i++)
 	{
-		rowset_arrays(ours, values);
-		if (run(&add_payment_refs, values, NULL) == (uint64) rowset_count(told))
-			return;
+		put_text(rows, told[i].payment->provider);
+		put_text(rows, told[i].id);
+		put_uuid(rows, &told[i].payment->session_id);
 	}
-	rowset_arrays(told, values);
+	rowset_arrays(rows, values);
 	taken = run(&find_payment_refs, values, NULL);
 	for (uint64 row = 0; row < taken; row++)
 	{

@@ -22,22 +22,35 @@
 #include "lib/settings.h"
 #include "lib/spi.h"
 #include "lib/uuid.h"
+#include "lib/write.h"
 #include "session/decide.h"
 #include "session/session.h"
 
 static Statement add_attempts = {
 	.sql = "INSERT INTO payflow.journal (at, session_id, source, event, from_status, to_status, attempt, "
 	"http_status, duration, outcome, actor, detail) "
-	"SELECT $12, j.session_id, j.source, j.event, j.from_status, j.to_status, j.attempt, "
-	"NULLIF(j.http_status, 0), "
-	"CASE WHEN j.duration OPERATOR(pg_catalog.>=) 0 "
-	"THEN pg_catalog.make_interval(secs => j.duration OPERATOR(pg_catalog./) 1000000.0) END, "
-	"j.outcome, COALESCE(j.actor, CURRENT_USER), j.detail::pg_catalog.jsonb "
-	"FROM ROWS FROM (" UNNEST_11 ") "
-	"AS j(session_id, source, event, from_status, to_status, attempt, http_status, duration, outcome, detail, actor)",
+	"SELECT j.at, j.session_id, j.source, j.event, j.from_status, j.to_status, j.attempt, j.http_status, "
+	"j.duration, j.outcome, j.actor, j.detail "
+	"FROM ROWS FROM (" UNNEST_12 ") AS j(at, session_id, source, event, from_status, to_status, attempt, "
+	"http_status, duration, outcome, actor, detail)",
 	.nargs = 12,
-	.argtypes = {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT4ARRAYOID, INT4ARRAYOID,
-	INT8ARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TIMESTAMPTZOID},
+	.argtypes = {TIMESTAMPTZARRAYOID, UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID,
+	INT4ARRAYOID, INT4ARRAYOID, INTERVALARRAYOID, TEXTARRAYOID, TEXTARRAYOID, JSONBARRAYOID},
+};
+
+static const Oid attempt_types[] = {
+	TIMESTAMPTZOID, UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID, TEXTOID, TEXTOID,
+	JSONBOID
+};
+
+/* The same without a statement. */
+static WriteTarget new_attempt = {
+	.table = "journal",
+	.ncolumns = lengthof(attempt_types),
+	.columns = {
+		"at", "session_id", "source", "event", "from_status", "to_status", "attempt", "http_status", "duration",
+		"outcome", "actor", "detail"
+	}
 };
 
 static Statement add_event = {
@@ -156,11 +169,11 @@ outcome_detail(const PaymentRow *payment, const Outcome *outcome, const Effects 
 	return buf.data;
 }
 
-/* The caller of a wish; NULL: the owner, as whom all runs. */
+/* The caller of a wish; else the owner, as whom all runs. */
 static const char *
 actor_of(const Outcome *outcome)
 {
-	return outcome_is_wish(outcome->kind) ? GetUserNameFromId(GetSessionUserId(), true) : NULL;
+	return GetUserNameFromId(outcome_is_wish(outcome->kind) ? GetSessionUserId() : GetUserId(), true);
 }
 
 static const char *
@@ -184,38 +197,42 @@ is_journaled(const PaymentRow *payment, const Outcome *outcome, const Effects *e
 	return !outcome_is_fact(outcome->kind) && outcome->kind != OUTCOME_PENDING;
 }
 
+static void
+put_attempt(RowSet *rows, const PaymentRow *payment, const Outcome *outcome, const Effects *effects, TimestampTz now)
+{
+	put_time(rows, now);
+	put_uuid(rows, &payment->session_id);
+	put_text(rows, outcome->source);
+	put_text(rows, event_of(outcome));
+	put_text(rows, status_name(effects->from));
+	put_text(rows, status_name(payment->status));
+	put_int32(rows, outcome->attempt);
+	if (outcome->http_status != 0)
+		put_int32(rows, outcome->http_status);
+	else
+		put_null(rows);
+	put_microseconds(rows, outcome->call == CALL_NONE ? -1 : outcome->duration);
+	/* an answer about another payment is none */
+	put_text(rows, outcome_name(outcome->foreign_reference ? OUTCOME_LOST : outcome->kind));
+	put_text(rows, actor_of(outcome));
+	put_jsonb(rows, outcome_detail(payment, outcome, effects));
+}
+
 void
 journal_outcomes(PaymentRow **payments, const Outcome **outcomes, const Effects *effects, int n, TimestampTz now)
 {
-	static const Oid types[] = {
-		UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT8OID, TEXTOID, TEXTOID, TEXTOID
-	};
-	RowSet	   *rows = rowset_make(types, lengthof(types), n);
-	Datum		values[lengthof(types) + 1];
+	RowSet	   *rows = rowset_make(attempt_types, lengthof(attempt_types), n);
+	Datum		values[lengthof(attempt_types)];
+	int			inserted;
 
 	for (int i = 0; i < n; i++)
 	{
-		const Outcome *outcome = outcomes[i];
-
-		if (!is_journaled(payments[i], outcome, &effects[i]))
-			continue;
-		put_uuid(rows, &payments[i]->session_id);
-		put_text(rows, outcome->source);
-		put_text(rows, event_of(outcome));
-		put_text(rows, status_name(effects[i].from));
-		put_text(rows, status_name(payments[i]->status));
-		put_int32(rows, outcome->attempt);
-		put_int32(rows, outcome->http_status);
-		put_int64(rows, outcome->call == CALL_NONE ? -1 : outcome->duration);
-		/* an answer about another payment is none */
-		put_text(rows, outcome_name(outcome->foreign_reference ? OUTCOME_LOST : outcome->kind));
-		put_text(rows, outcome_detail(payments[i], outcome, &effects[i]));
-		put_text(rows, actor_of(outcome));
+		if (is_journaled(payments[i], outcomes[i], &effects[i]))
+			put_attempt(rows, payments[i], outcomes[i], &effects[i], now);
 	}
-	if (rowset_count(rows) == 0)
+	if (rowset_count(rows) == 0 || insert_rows(&new_attempt, rows, &inserted))
 		return;
 	rowset_arrays(rows, values);
-	values[lengthof(types)] = TimestampTzGetDatum(now);
 	(void) run(&add_attempts, values, NULL);
 }
 

@@ -20,6 +20,7 @@
 #include "lib/compat.h"
 #include "lib/rowset.h"
 #include "lib/spi.h"
+#include "lib/write.h"
 #include "session/decide.h"
 #include "session/session.h"
 
@@ -100,14 +101,29 @@ static Statement add_entries = {
 	.sql = "INSERT INTO payflow.accounting_entries (entry_type, session_id, merchant, order_id, "
 	"debit_account, credit_account, amount, currency, event_at, operation_id, provider_operation_id, note, booked_at) "
 	"SELECT e.entry_type, e.session_id, e.merchant, e.order_id, e.debit, e.credit, e.amount, e.currency, "
-	"e.event_at, e.operation_id, e.provider_operation_id, e.note, $13 "
-	"FROM ROWS FROM (" UNNEST_12 ") "
+	"e.event_at, e.operation_id, e.provider_operation_id, e.note, e.booked_at "
+	"FROM ROWS FROM (" UNNEST_13 ") "
 	"AS e(entry_type, session_id, merchant, order_id, debit, credit, amount, currency, event_at, operation_id, "
-	"provider_operation_id, note)",
+	"provider_operation_id, note, booked_at)",
 	.nargs = 13,
 	.argtypes = {TEXTARRAYOID, UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, INT8ARRAYOID,
 		INT8ARRAYOID, TEXTARRAYOID, TIMESTAMPTZARRAYOID, UUIDARRAYOID, UUIDARRAYOID, TEXTARRAYOID,
-	TIMESTAMPTZOID},
+	TIMESTAMPTZARRAYOID},
+};
+
+static const Oid entry_types[] = {
+	TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, UUIDOID, UUIDOID,
+	TEXTOID, TIMESTAMPTZOID
+};
+
+/* The same without a statement. */
+static WriteTarget new_entry = {
+	.table = "accounting_entries",
+	.ncolumns = lengthof(entry_types),
+	.columns = {
+		"entry_type", "session_id", "merchant", "order_id", "debit_account", "credit_account", "amount", "currency",
+		"event_at", "operation_id", "provider_operation_id", "note", "booked_at"
+	}
 };
 
 static bool
@@ -241,12 +257,9 @@ put_uuid_or_null(RowSet *rows, const pg_uuid_t *id)
 static void
 write_entries(const Batch *batch, TimestampTz now)
 {
-	static const Oid types[] = {
-		TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID, TEXTOID, TIMESTAMPTZOID, UUIDOID, UUIDOID,
-		TEXTOID
-	};
-	RowSet	   *rows = rowset_make(types, lengthof(types), batch->n_entries);
-	Datum		values[lengthof(types) + 1];
+	RowSet	   *rows = rowset_make(entry_types, lengthof(entry_types), batch->n_entries);
+	Datum		values[lengthof(entry_types)];
+	int			inserted;
 
 	for (int i = 0; i < batch->n_entries; i++)
 	{
@@ -265,9 +278,11 @@ write_entries(const Batch *batch, TimestampTz now)
 		put_uuid_or_null(rows, entry->has_operation ? &entry->operation_id : NULL);
 		put_uuid_or_null(rows, entry->has_fact ? &entry->fact_id : NULL);
 		put_text(rows, entry->note);
+		put_time(rows, now);
 	}
+	if (insert_rows(&new_entry, rows, &inserted))
+		return;
 	rowset_arrays(rows, values);
-	values[lengthof(types)] = TimestampTzGetDatum(now);
 	(void) run(&add_entries, values, NULL);
 }
 
