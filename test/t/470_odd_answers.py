@@ -156,7 +156,8 @@ def taken_movements(lab):
     rule = lab.rule("get", "answer", told, order=pay.order, times=2)
     pay.answered(rule, 2)
     poll(lambda: pay.row().status == "completed", what="it to complete")
-    is_(pay.state(), ("completed", None, True, "partially_refunded"), "C8, 5: paid, and a refund and a dispute bear another payment's ids: it completes")
+    is_(pay.state(), ("completed", None, True, "partially_refunded"),
+        "C8, 5: paid, and a refund and a dispute bear another payment's ids: it completes")
     entries = [RECEIPT, reported(300), ("chargeback", "held", "provider", 100)]
     pay.agree(entries, "C8, 5: told twice; what they are worth the totals tell")
     ok(pay.alerted("duplicate_movement_id"), "5: with an alert")

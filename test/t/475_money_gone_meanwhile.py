@@ -287,35 +287,15 @@ def promised_twice(lab):
     pay.check(2)
     pay.agree(entries + [sent(400), sent(200)], "3: policy: all of it goes back, once")
 
-    for how, entry in (("write_off", ("correction", "suspense", "losses", 200)), ("refund", sent(200)), ("no_money", None), ("accept", None)):
+    for how, entry in (("write_off", ("correction", "suspense", "losses", 200)), ("refund", sent(200)), ("accept", None)):
         pay, rule = begin(f"3: by hand, {how}", "hold")
         name = f"3: what is promised already, {how} by hand"
-        entries = [unexpected(400), reported(400), unexpected(600)]
-        if how == "accept":
-            is_(pay.resolve(how), ("PT400", "invalid_argument"), f"{name}: refused")
-        elif how == "no_money":
-            # is told that there is none by a provider that says so
-            pay.act("capture_fail")
-            pay.act("decline")
-            lab.release(rule)
-            pay.settle()
-            pay.check(2)
-            net = pay.told()["captured"] - pay.told()["refunded"]
-            pay.agree(pay.entries(), f"{name}: the provider's own word ({net})")
-            continue
-        else:
-            is_(pay.resolve(how), None, name)
-            entries += [entry]
+        is_(pay.resolve(how), None if entry else ("PT400", "invalid_argument"), f"{name}: {'done' if entry else 'refused'}")
         lab.release(rule)
         pay.settle()
         pay.check(2)
-        entries += [sent(400)]
-        if how == "write_off":
-            # what was written off is at the provider still
-            is_(sorted(pay.entries()), sorted(entries), f"{name}: only what is free of it")
-        else:
-            pay.agree(entries, f"{name}: only what is free of it")
-        is_(pay.amounts()[3], 200 if how == "accept" else 0, f"{name}: the suspense holds what it should")
+        pay.agree(entries + [sent(400)] + ([entry] if entry else []), f"{name}: only what is free of it")
+        is_((pay.amounts()[3], pay.row().paid), (0 if entry else 200, False), f"{name}: the suspense holds what it should")
 
 
 def returns_to_suspense(lab):
@@ -557,20 +537,23 @@ def dump_and_restore(lab):
 
     # what is asked for from now on is not sent
     lab.sql("""UPDATE payflow.operations SET next_action_at = now() + interval '1 day' WHERE next_action_at IS NOT NULL AND lease_until IS NULL;
-               UPDATE payflow.payment_sessions SET next_action_at = now() + interval '1 day' WHERE next_action_at IS NOT NULL AND lease_until IS NULL""")
+               UPDATE payflow.payment_sessions SET next_action_at = now() + interval '1 day'
+               WHERE next_action_at IS NOT NULL AND lease_until IS NULL""")
     lab.stop_worker(worker)
     keyed = error(lab, "SELECT payflow.refund(%s::uuid, 130, idempotency_key => 'dumped')", [pay.id])
     is_(keyed, None, "dump: a refund with a key, that nobody has sent")
-    is_([(r.status, r.amount) for r in lab.sql("SELECT status, amount FROM payflow.operations WHERE kind = 'refund' AND order_id LIKE 'dump: %%' ORDER BY amount")],
+    is_([tuple(r) for r in lab.sql("""SELECT status, amount FROM payflow.operations WHERE kind = 'refund' AND order_id LIKE 'dump: %%'
+                                      ORDER BY amount""")],
         [("succeeded", 100), ("failed", 110), ("sent", 120), ("pending", 130), ("unknown", 300), ("sent", 1000)], "dump: refunds in every status")
 
     env = {**os.environ, **lab.env}
+    server = ["-h", lab.env["PGHOST"], "-p", lab.env["PGPORT"], "-U", lab.env["PGUSER"]]
     lab.sql("DROP EXTENSION IF EXISTS pg_cron")  # it is in one database only
     lab.psql("CREATE DATABASE copy TEMPLATE template0")
-    dump = subprocess.run(["pg_dump", "-h", lab.env["PGHOST"], "-p", lab.env["PGPORT"], "-U", lab.env["PGUSER"], DATABASE],
+    dump = subprocess.run(["pg_dump", *server, DATABASE],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, check=False)
     is_((dump.returncode, dump.stderr.decode()), (0, ""), "pg_dump says nothing")
-    restore = subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", lab.env["PGHOST"], "-p", lab.env["PGPORT"], "-U", lab.env["PGUSER"], "copy"],
+    restore = subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *server, "copy"],
                              input=dump.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, check=False)
     is_((restore.returncode, restore.stderr.decode()), (0, ""), "psql restores it without a word")
 
@@ -581,43 +564,48 @@ def dump_and_restore(lab):
         ok(got[table] == want[table], f"dump: {table}: the same {len(want[table])} rows",
            [pair for pair in zip(got[table], want[table]) if pair[0] != pair[1]][:3] or (len(got[table]), len(want[table])))
     for table in ("operations", "provider_operations", "discrepancies", "cancel_codes", "idempotency_keys", "alerts", "accounting_entries"):
-        ok(want[f"payflow.{table}"], f"dump: there was something in {table}")
+        ok(want.get(f"payflow.{table}"), f"dump: {table} is among them, and not empty")
     catalog = """SELECT s.srvname, m.usename, array(SELECT o FROM unnest(s.srvoptions || m.umoptions) o ORDER BY 1) AS options
                  FROM pg_foreign_server s LEFT JOIN pg_user_mappings m ON m.srvid = s.oid ORDER BY 1"""
     is_([tuple(r) for r in lab.sql(catalog, conn=copy)], [tuple(r) for r in lab.sql(catalog, conn=original)], "dump: servers and their options")
     is_(lab.sql("SELECT * FROM payflow.check_invariants()", conn=copy), [], "dump: check_invariants() of the copy finds nothing")
     is_(lab.sql("SELECT * FROM payflow.verify_ledger()", conn=copy), [], "dump: nor does verify_ledger()")
     reserved = "SELECT session_id, reserved_amount FROM payflow.payment_sessions WHERE reserved_amount > 0 ORDER BY 1"
-    is_([tuple(r) for r in lab.sql(reserved, conn=copy)], sorted([(pay.id, 250), (lost.id, 300)]), "dump: amounts are reserved for what is under way, once")
+    is_([tuple(r) for r in lab.sql(reserved, conn=copy)], sorted([(pay.id, 250), (lost.id, 300)]),
+        "dump: amounts are reserved for what is under way, once")
 
     # The limits bind in the copy too; what was given there is known.
     left = lab.row("SELECT * FROM payflow.get(%s::uuid)", [pay.id], conn=copy).refundable_amount
     is_(left, 1000 - 100 - 50 - 30 - 250, "dump: what can be refunded in the copy")
-    is_(error(lab, "SELECT payflow.refund(%s::uuid, %s)", [pay.id, left + 1], conn=copy), ("PT409", "refund_exceeds_captured"), "dump: no more than that")
+    is_(error(lab, "SELECT payflow.refund(%s::uuid, %s)", [pay.id, left + 1], conn=copy), ("PT409", "refund_exceeds_captured"),
+        "dump: no more than that")
     is_(lab.one("SELECT status FROM payflow.refund(%s::uuid, %s)", [pay.id, left], conn=copy), "pending", "dump: so much it takes")
     replay = "SELECT replayed FROM payflow.refund(%s::uuid, %s, idempotency_key => 'dumped')"
     is_((lab.one(replay, [pay.id, 130], conn=copy), error(lab, replay, [pay.id, 131], conn=copy)), (True, ("PT422", "idempotency_key_reused")),
         "dump: the key of a refund is known in the copy")
     is_(lab.one("SELECT http_status FROM payflow.cancel(%s::uuid, %s)", [canceled.id, code + "0"], conn=copy), 403, "dump: a wrong code")
-    is_(lab.one("SELECT status::text FROM payflow.cancel(%s::uuid, %s)", [canceled.id, code], conn=copy), "canceling", "dump: the code is known in the copy")
+    is_(lab.one("SELECT status::text FROM payflow.cancel(%s::uuid, %s)", [canceled.id, code], conn=copy), "canceling",
+        "dump: the code is known in the copy")
     is_(error(lab, "SELECT payflow.create('dump: suspense', 1000, 'EUR', merchant => 'hold')", [], conn=copy), ("PT409", "money_in_suspense"),
         "dump: money waits there too")
     is_(lab.sql("SELECT * FROM payflow.check_invariants()", conn=copy), [], "dump: and all of that breaks nothing")
 
     # Nobody works in a database that is not listed, whatever is due.
-    lab.sql("UPDATE payflow.operations SET lease_until = NULL, lease_token = NULL, next_action_at = now() WHERE status IN ('pending', 'sent', 'unknown')", conn=copy)
+    lab.sql(f"UPDATE payflow.operations SET lease_until = NULL, lease_token = NULL, next_action_at = now() WHERE {UNSETTLED}", conn=copy)
     lab.sql("""UPDATE payflow.payment_sessions SET lease_until = NULL, lease_token = NULL, next_action_at = now()
                WHERE status NOT IN ('completed', 'failed', 'canceled')""", conn=copy)
     due = lab.one("SELECT count(*) FROM payflow.operations WHERE next_action_at <= now()", conn=copy)
     ok(due > 5, f"dump: in the copy {due} operations are due")
-    lab.sql("UPDATE payflow.operations SET next_action_at = now() + interval '1 day' WHERE next_action_at IS NOT NULL AND lease_until IS NULL", conn=original)
+    lab.sql("""UPDATE payflow.operations SET next_action_at = now() + interval '1 day'
+               WHERE next_action_at IS NOT NULL AND lease_until IS NULL""", conn=original)
     before = sum(lab.stats()["calls"].values())
     lab.go_on(worker)
     for _ in range(5):
         lab.all_looked()
     is_((sum(lab.stats()["calls"].values()), lab.sql("SELECT DISTINCT datname FROM payflow.workers")), (before, [(DATABASE,)]),
         "dump: no worker calls anybody for the copy")
-    is_(lab.one("SELECT count(*) FROM payflow.operations WHERE next_action_at <= now() AND lease_until IS NULL", conn=copy), due, "dump: all is due there still")
+    is_(lab.one("SELECT count(*) FROM payflow.operations WHERE next_action_at <= now() AND lease_until IS NULL", conn=copy), due,
+        "dump: all is due there still")
     copy.close()
     lab.sql("DROP DATABASE copy")
 
