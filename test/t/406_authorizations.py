@@ -255,7 +255,7 @@ def changes_in_between(lab):
             is_((void.status, void.next_action_at is not None, calls(lab, pay, "cancel")), ("pending", True, []),
                 f"{order}: neither held nor ended: asked again later")
             lab.act(pay.session_id, "authorize")
-            lab.sql("UPDATE payflow.operations SET next_action_at = now() WHERE operation_id = %s", [void.operation_id])
+            lab.sql("UPDATE payflow.operations SET next_action_at = now() WHERE operation_id = %s AND next_action_at IS NOT NULL", [void.operation_id])
             settled(lab, pay)
             is_((operations(lab, pay, "void")[0].status, len(calls(lab, pay, "cancel"))), ("succeeded", 1), f"{order}: held again: voided")
             continue
