@@ -80,6 +80,8 @@ insert_unless_there(WritePlan *plan)
 		uint32		token;
 
 		CHECK_FOR_INTERRUPTS();
+		/* an earlier round's place is not this row's */
+		ItemPointerSetInvalid(&plan->slot->tts_tid);
 		if (!ExecCheckIndexConstraintsCompat(plan->result, plan->slot, plan->estate, &there, plan->arbiters))
 			return false;
 		conflict = false;
