@@ -224,6 +224,17 @@ make_plan(const WriteTarget *target, Relation relation, CmdType command)
 	return plan;
 }
 
+/*
+ * A default, CHECK or domain of somebody else's has called a function of ours
+ * while a row of the target is written: that call needs a statement.
+ */
+static bool
+is_in_use(const WritePlan *plan)
+{
+	return plan != NULL && plan->open && plan->opened_by == GetTopTransactionIdIfAny() &&
+		SubTransactionIsActive(plan->opened_in);
+}
+
 bool
 write_open(WriteTarget *target, CmdType command)
 {
@@ -231,6 +242,11 @@ write_open(WriteTarget *target, CmdType command)
 	Relation	relation = table_open(relid, RowExclusiveLock);
 	WritePlan  *plan = target->plan;
 
+	if (is_in_use(plan))
+	{
+		table_close(relation, NoLock);
+		return false;
+	}
 	/* still open: an error came between, and what its slots hold was let go already */
 	if (plan == NULL || plan->open || plan->relid != relid || plan->known_at != relation_changes())
 	{
@@ -246,6 +262,8 @@ write_open(WriteTarget *target, CmdType command)
 			plan->result->ri_IndexRelationDescs[i] = index_open(plan->indexes[i], RowExclusiveLock);
 	}
 	plan->open = true;
+	plan->opened_by = GetTopTransactionId();
+	plan->opened_in = GetCurrentSubTransactionId();
 	if (!plan->usual)
 		write_close(target);
 	return plan->usual;

@@ -36,6 +36,8 @@ typedef struct WritePlan
 	uint64		known_at;
 	bool		usual;			/* false: a statement is needed */
 	bool		open;
+	TransactionId opened_by;	/* while open: the transaction, and the subtransaction */
+	SubTransactionId opened_in;
 	EState	   *estate;
 	ResultRelInfo *result;
 	TupleTableSlot *slot;		/* the row as it will be */

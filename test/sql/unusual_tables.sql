@@ -179,3 +179,19 @@ SELECT count(*) FROM payflow.payment_sessions s
 	CROSS JOIN LATERAL payflow.create(s.order_id, s.amount, s.currency, merchant => s.merchant) c
 	WHERE s.merchant = 'unusual_shop' AND c.session_id = s.session_id AND c.replayed;
 SELECT * FROM payflow.check_invariants();
+
+-- a default that somebody has added calls create() itself, while a row is written
+BEGIN;
+CREATE FUNCTION unusual_nested() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM payflow.orders WHERE merchant = 'unusual_shop' AND order_id = 'n-inner') THEN
+		PERFORM payflow.create('n-inner', 100, 'EUR', merchant => 'unusual_shop');
+	END IF;
+	RETURN 'x';
+END
+$$;
+ALTER TABLE payflow.payment_sessions ADD unusual_note text;
+ALTER TABLE payflow.payment_sessions ALTER unusual_note SET DEFAULT unusual_nested();
+SELECT order_id, status, replayed FROM payflow.create('n-outer', 100, 'EUR', merchant => 'unusual_shop');
+SELECT order_id, status FROM payflow.payment_sessions WHERE merchant = 'unusual_shop' AND order_id LIKE 'n-%' ORDER BY 1;
+ROLLBACK;
