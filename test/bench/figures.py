@@ -255,18 +255,20 @@ def questions(b):
 # ---- the sweep ----
 
 def statements(b):
-    """The sweep's own statements, macros expanded, with the types of their arguments."""
+    """The statements by which the sweep finds work, macros expanded, with the types of their arguments."""
     with open(b.build("source.i"), encoding="utf-8") as file:
         text = file.read()
-    text = text[text.index("work_sources[]"):]
+    text = text[text.index("work_sources[WORK_SOURCES] ="):]
     for literals, types in re.findall(r'\.sql = ((?:"[^"]*"\s*)+),.*?\.argtypes = \{([^}]*)\}', text, re.S):
         names = b.sql("""SELECT format_type(type, NULL) AS name
             FROM unnest(%s::oid[]) WITH ORDINALITY AS t(type, place) ORDER BY place""", [re.findall(r"\d+", types)])
-        yield "".join(re.findall(r'"([^"]*)"', literals)), [row.name for row in names]
+        statement = "".join(re.findall(r'"([^"]*)"', literals))
+        if statement.startswith("SELECT "):  # the others put off what has no provider any more
+            yield statement, [row.name for row in names]
 
 
 def add_live(b):
-    """Of each kind 5 that are due and 50 that are not."""
+    """Of each kind of session 5 that are due and 50 that are not."""
     b.sql("SELECT count(*) FROM generate_series(1, 165) i CROSS JOIN LATERAL payflow.create('l' || i, 1999, 'EUR')")
     with b.lab.connect() as conn:
         b.sql("SET session_replication_role = replica", conn=conn)
@@ -281,6 +283,22 @@ def add_live(b):
     conn.close()
 
 
+def refund(b):
+    """Refunds: of a tenth of the finished sessions, settled; of live ones, 5 that are due and 50 that are not."""
+    finished = ("status = 'failed' AND get_byte(uuid_send(session_id), 15) < 26", "succeeded", "NULL")
+    live = ("expiring", "pending", "now() + CASE WHEN n < 5 THEN '-1 minute' ELSE '1 hour' END::interval")
+    with b.lab.connect(options="-c session_replication_role=replica") as conn:
+        b.sql("DELETE FROM payflow.operations", conn=conn)
+        for sessions, status, alarm in (finished, live):
+            b.sql(f"""INSERT INTO payflow.operations (operation_id, session_id, merchant, order_id, provider, kind,
+                          status, amount, currency, source, limit_amount, idempotency_key, next_action_at)
+                      SELECT gen_random_uuid(), session_id, merchant, order_id, provider, 'refund', '{status}', amount,
+                          currency, 'receipt', amount, 'k' || n, {alarm}
+                      FROM (SELECT s.*, row_number() OVER () - 1 AS n
+                            FROM payflow.payment_sessions s WHERE {sessions}) s""", conn=conn)
+    conn.close()
+
+
 def most_buffers(b):
     """Of all statements of the sweep, the most buffers that one touches, with either kind of plan."""
     most = []
@@ -288,8 +306,9 @@ def most_buffers(b):
     for text, types in statements(b):
         name = f"s{len(most)}"
         b.sql(f"PREPARE {name} ({', '.join(types)}) AS {text}", conn=conn)
-        # the provider, now, and of numbers the limit first
-        given = {"text": iter(["'sandbox'"]), "timestamp with time zone": iter(["now()"]), "bigint": iter(["200", "0"])}
+        # the provider, now, of numbers the limit first, and a provider that does not name refunds
+        given = {"text": iter(["'sandbox'"]), "timestamp with time zone": iter(["now()"]),
+                 "bigint": iter(["200", "0"]), "boolean": iter(["false", "true"])}
         arguments = ", ".join(next(given[kind]) for kind in types)
         seen = []
         for mode in ("force_generic_plan", "force_custom_plan"):
@@ -301,8 +320,8 @@ def most_buffers(b):
         note(f"statement {len(most)}: {plan['Actual Rows']} rows, {seen} buffers")
         most.append(max(seen))
     conn.close()
-    if len(most) < 6:
-        raise Broken("the statements of src/sweep/source.c were not found")
+    if len(most) != 12:
+        raise Broken(f"{len(most)} statements were found in src/sweep/source.c: three of each of four sources?")
     return max(most)
 
 
@@ -318,6 +337,7 @@ def sweep(b):
             step = min(size - there, 500_000)
             payments.Payflow(b).history(there + 1, there + step)
             there += step
+        refund(b)
         b.settle()
         yield Result(f"sweep-{name}-buffers", most_buffers(b))
     b.empty()
