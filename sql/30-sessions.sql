@@ -20,7 +20,7 @@ CREATE TABLE payflow.orders (
 	CONSTRAINT orders_order_id_length CHECK (octet_length(order_id) BETWEEN 1 AND 200),
 	CONSTRAINT orders_amount_positive CHECK (amount > 0),
 	CONSTRAINT orders_receipt_means_not_open CHECK ((status = 'open') = (paid_session_id IS NULL))
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 60);
 COMMENT ON TABLE payflow.orders IS 'the orders that applications asked to have paid; its row is what calls for one order lock';
 COMMENT ON COLUMN payflow.orders.merchant IS 'the merchant whose order it is';
 COMMENT ON COLUMN payflow.orders.order_id IS 'the application''s own id';
@@ -109,7 +109,7 @@ CREATE TABLE payflow.payment_sessions (
 	CONSTRAINT payment_sessions_failed_says_why CHECK (status <> 'failed' OR failure_code IS NOT NULL),
 	CONSTRAINT payment_sessions_completed_is_captured CHECK (status <> 'completed' OR captured_amount > 0 OR reversed_amount > 0),
 	CONSTRAINT payment_sessions_lost_cancel_status CHECK (NOT cancel_lost OR status IN ('canceling', 'completed'))
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE payflow.payment_sessions IS 'one row an attempt to pay an order; a live row is its own job';
 COMMENT ON COLUMN payflow.payment_sessions.session_id IS 'payflow''s id: a version 7 UUID whose rand_a bits are the routing slot of (merchant, order_id)';
 COMMENT ON COLUMN payflow.payment_sessions.merchant IS 'the merchant whose payment it is';

@@ -34,7 +34,7 @@ wish_init(Outcome *wish, ProviderTerms *terms, OutcomeKind kind, const char *eve
 
 	if (provider != NULL)
 		*terms = provider->terms;	/* a copy: the cached one may go away while SQL runs */
-	outcome_init(wish, &payment->session_id, provider != NULL ? terms : NULL, "api");
+	outcome_init(wish, payment, provider != NULL ? terms : NULL, "api");
 	wish->kind = kind;
 	wish->event = event;
 }

@@ -132,6 +132,8 @@ typedef struct Outcome
 {
 	OutcomeKind kind;
 	pg_uuid_t	session_id;
+	const char *merchant;		/* of the session's order */
+	const char *order_id;
 	const char *source;			/* worker, api, ... : the journal's source */
 	const ProviderTerms *terms;
 

@@ -21,6 +21,7 @@ payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 {
 	PaymentRow *row = palloc0_object(PaymentRow);
 	TupleReader reader = read_tuple(tuple, tupdesc, 0);
+	char	   *order_status;
 	pg_uuid_t	paid_session_id;
 
 	Assert(tupdesc->natts >= PAYMENT_ROW_NCOLUMNS);
@@ -69,7 +70,9 @@ payment_row_read(HeapTuple tuple, TupleDesc tupdesc)
 	row->customer = next_text(&reader);
 	row->receipt = next_text(&reader);
 	row->return_params = next_text(&reader);
-	row->order_status = order_status_from_name(next_text(&reader));
+	order_status = next_text(&reader);
+	if (order_status != NULL)
+		row->order_status = order_status_from_name(order_status);
 	row->order_receipt_is_ours = next_uuid(&reader, &paid_session_id) &&
 		memcmp(&paid_session_id, &row->session_id, UUID_LEN) == 0;
 	row->form_timeout = next_interval(&reader);

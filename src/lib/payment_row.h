@@ -68,10 +68,10 @@ typedef struct PaymentRow
 	char	   *customer;		/* JSON text */
 	char	   *receipt;		/* JSON text */
 	char	   *return_params;	/* JSON text */
-	/* of the order */
+	/* of the order, where it was read */
 	OrderStatus order_status;
 	bool		order_receipt_is_ours;	/* orders.paid_session_id is this session */
-	/* of the merchant; NULL: not set */
+	/* of the merchant, where it was read; NULL: not set */
 	Interval   *form_timeout;
 	Interval   *return_timeout;
 	Interval   *authentication_timeout;
@@ -86,19 +86,24 @@ typedef struct PaymentRow
 } PaymentRow;
 
 /*
- * The select list that payment_row_read() reads, and the FROM clause it goes
- * with: the session is s, its order o, its merchant m.
+ * The select list that payment_row_read() reads: the session is s, then comes
+ * what its order and its merchant say.
  */
-#define PAYMENT_ROW_COLUMNS \
+#define PAYMENT_ROW_COLUMNS_WITH(of_order, of_merchant) \
 	"s.session_id, s.merchant, s.order_id, s.amount::pg_catalog.int8, s.currency::pg_catalog.text, s.provider, " \
 	"s.capture, s.status::pg_catalog.text, s.stage::pg_catalog.text, s.next_action_at, s.lease_until, s.lease_token, " \
 	"s.attempts, s.expiring, s.repeat_due, s.expires_at, s.provider_expires_at, s.first_sent_at, s.answered_at, " \
 	"s.unresolved_since, s.redirected_at, s.returned_at, s.created_at, s.updated_at, s.authorized_amount, " \
 	"s.captured_amount, s.refunded_amount, s.disputed_amount, s.reversed_amount, s.suspense_amount, " \
-	"s.reserved_amount, s.refundable_amount, s.cancel_lost, s.provider_payment_id, s.provider_status, s.redirect_url, s.failure_code, " \
-	"s.failure_message, s.endpoint, s.account, s.return_url, s.description, s.customer::pg_catalog.text, " \
-	"s.receipt::pg_catalog.text, s.return_params::pg_catalog.text, o.status::pg_catalog.text, " \
-	"o.paid_session_id, m.form_timeout, m.return_timeout, m.authentication_timeout, s.ctid"
+	"s.reserved_amount, s.refundable_amount, s.cancel_lost, s.provider_payment_id, s.provider_status, s.redirect_url, " \
+	"s.failure_code, s.failure_message, s.endpoint, s.account, s.return_url, s.description, " \
+	"s.customer::pg_catalog.text, s.receipt::pg_catalog.text, s.return_params::pg_catalog.text, " \
+	of_order ", " of_merchant ", s.ctid"
+
+/* The whole row, and the FROM clause it goes with: the order is o, the merchant m. */
+#define PAYMENT_ROW_COLUMNS \
+	PAYMENT_ROW_COLUMNS_WITH("o.status::pg_catalog.text, o.paid_session_id", \
+							 "m.form_timeout, m.return_timeout, m.authentication_timeout")
 
 /* OFFSET 0 keeps the planner from joining in another order, which is quick only while tables are small. */
 #define PAYMENT_ROW_FROM \
@@ -108,9 +113,15 @@ typedef struct PaymentRow
 	"CROSS JOIN LATERAL (SELECT r.form_timeout, r.return_timeout, r.authentication_timeout " \
 	"FROM payflow.merchants r WHERE r.id OPERATOR(pg_catalog.=) s.merchant OFFSET 0) m"
 
+/* The session alone, for the worker's batches: each join of a row costs as much as the row. */
+#define SESSION_ROW_COLUMNS \
+	PAYMENT_ROW_COLUMNS_WITH("NULL::pg_catalog.text, NULL::pg_catalog.uuid", \
+							 "NULL::pg_catalog.interval, NULL::pg_catalog.interval, NULL::pg_catalog.interval")
+#define SESSION_ROW_FROM "payflow.payment_sessions s"
+
 /*
- * Reads a tuple whose first columns are PAYMENT_ROW_COLUMNS.  Strings are
- * allocated in the current memory context.
+ * Reads a tuple whose first columns are PAYMENT_ROW_COLUMNS or
+ * SESSION_ROW_COLUMNS.  Strings are allocated in the current memory context.
  */
 extern PaymentRow *payment_row_read(HeapTuple tuple, TupleDesc tupdesc);
 

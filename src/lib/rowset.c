@@ -101,7 +101,7 @@ put_bool(RowSet *rows, bool value)
 void
 put_uuid(RowSet *rows, const pg_uuid_t *value)
 {
-	put(rows, UUIDOID, UUIDPGetDatum(value), false);
+	put(rows, UUIDOID, value ? UUIDPGetDatum(value) : (Datum) 0, value == NULL);
 }
 
 void

@@ -29,7 +29,8 @@
 #define UNNEST_3 UNNEST_2 ", " UNNEST(3)
 #define UNNEST_4 UNNEST_3 ", " UNNEST(4)
 #define UNNEST_5 UNNEST_4 ", " UNNEST(5)
-#define UNNEST_9 UNNEST_5 ", " UNNEST(6) ", " UNNEST(7) ", " UNNEST(8) ", " UNNEST(9)
+#define UNNEST_6 UNNEST_5 ", " UNNEST(6)
+#define UNNEST_9 UNNEST_6 ", " UNNEST(7) ", " UNNEST(8) ", " UNNEST(9)
 #define UNNEST_10 UNNEST_9 ", " UNNEST(10)
 #define UNNEST_11 UNNEST_10 ", " UNNEST(11)
 #define UNNEST_12 UNNEST_11 ", " UNNEST(12)
@@ -46,7 +47,7 @@ extern RowSet *rowset_make(const Oid *types, int ncolumns, int max_rows);
 
 /*
  * The next column of the row at hand; after the last one the next row begins.
- * Null are: a NULL text or jsonb, a time of 0.
+ * Null are: a NULL text, uuid or jsonb, a time of 0.
  */
 extern void put_text(RowSet *rows, const char *value);
 extern void put_time(RowSet *rows, TimestampTz value);

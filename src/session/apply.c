@@ -42,20 +42,6 @@ typedef struct Work
 	Effects    *effects;
 } Work;
 
-static Statement lock_sessions = {
-	.sql = "SELECT " PAYMENT_ROW_COLUMNS " FROM " PAYMENT_ROW_FROM " "
-	"WHERE s.session_id OPERATOR(pg_catalog.=) ANY ($1) "
-	"ORDER BY s.session_id FOR NO KEY UPDATE OF s SKIP LOCKED",
-	.nargs = 1,
-	.argtypes = {UUIDARRAYOID},
-};
-
-static Statement sessions_exist = {
-	.sql = "SELECT session_id FROM payflow.payment_sessions WHERE session_id OPERATOR(pg_catalog.=) ANY ($1)",
-	.nargs = 1,
-	.argtypes = {UUIDARRAYOID},
-};
-
 /* a payment id belongs to the session that first had it */
 static Statement add_payment_refs = {
 	.sql = "INSERT INTO payflow.provider_refs (provider, kind, ref, session_id) "
@@ -91,18 +77,6 @@ same_uuid(const pg_uuid_t *a, const pg_uuid_t *b)
 	return memcmp(a, b, UUID_LEN) == 0;
 }
 
-static LockedOrder *
-order_of(const PaymentRow *payment, LockedOrder *orders, int n)
-{
-	for (int i = 0; i < n; i++)
-	{
-		if (strcmp(orders[i].merchant, payment->merchant) == 0 &&
-			strcmp(orders[i].order_id, payment->order_id) == 0)
-			return &orders[i];
-	}
-	return NULL;
-}
-
 /*
  * Locks what the outcomes are about.  Leaves in `work` those whose order and
  * session are locked; sets the results of all.
@@ -110,52 +84,23 @@ order_of(const PaymentRow *payment, LockedOrder *orders, int n)
 static void
 lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 {
-	pg_uuid_t  *ids = palloc_array(pg_uuid_t, n);
-	bool	   *matched = palloc0_array(bool, n);
-	LockedOrder *orders = palloc_array(LockedOrder, n);
-	int			n_orders;
-	Datum		values[1];
-	uint64		found;
+	LockedPair *pairs = palloc_array(LockedPair, n);
 
+	lock_pairs(outcomes, n, pairs);
 	for (int i = 0; i < n; i++)
 	{
-		ids[i] = outcomes[i]->session_id;
-		results[i] = APPLY_BUSY;
-	}
-	n_orders = lock_orders_of(ids, n, orders);
-	values[0] = uuid_array(ids, n);
-	found = run(&lock_sessions, values, NULL);
+		const LockedPair *pair = &pairs[i];
 
-	for (uint64 row = 0; row < found; row++)
-	{
-		PaymentRow *payment = payment_row_read(SPI_tuptable->vals[row], SPI_tuptable->tupdesc);
-		LockedOrder *order = order_of(payment, orders, n_orders);
-
-		for (int i = 0; i < n; i++)
-		{
-			if (!same_uuid(&outcomes[i]->session_id, &payment->session_id))
-				continue;
-			matched[i] = true;
-			/* one outcome an order and call: the next one must see what this one did */
-			if (order != NULL && !order->in_use)
-			{
-				order->in_use = true;
-				work->payments[work->n] = payment;
-				work->outcomes[work->n] = outcomes[i];
-				work->orders[work->n] = order;
-				work->n++;
-				results[i] = APPLY_DONE;
-			}
-		}
-	}
-
-	for (int i = 0; i < n; i++)
-	{
-		if (matched[i])
+		results[pair->outcome] = pair->gone ? APPLY_GONE : APPLY_BUSY;
+		/* one outcome an order and call: the next one must see what this one did */
+		if (pair->payment == NULL || pair->order == NULL || pair->order->in_use)
 			continue;
-		values[0] = uuid_array(&outcomes[i]->session_id, 1);
-		if (run(&sessions_exist, values, NULL) == 0)
-			results[i] = APPLY_GONE;
+		pair->order->in_use = true;
+		work->payments[work->n] = pair->payment;
+		work->outcomes[work->n] = outcomes[pair->outcome];
+		work->orders[work->n] = pair->order;
+		work->n++;
+		results[pair->outcome] = APPLY_DONE;
 	}
 }
 
@@ -370,7 +315,7 @@ write_all(Work *work, TimestampTz now)
 	/* before operations: a refund of money in suspense is bound to what is there */
 	ledger_book(work->payments, work->effects, work->n, now);
 	write_operations(work->payments, work->outcomes, work->effects, work->n, now);
-	orders_follow(work->payments, work->effects, work->n);
+	orders_follow(work->payments, work->orders, work->effects, work->n);
 	settle_findings(work->payments, work->outcomes, work->effects, work->n);
 	journal_outcomes(work->payments, work->outcomes, work->effects, work->n, now);
 	raise_alerts(work);
@@ -443,10 +388,12 @@ session_apply_wish(Outcome *wish)
 }
 
 void
-outcome_init(Outcome *outcome, const pg_uuid_t *session_id, const ProviderTerms *terms, const char *source)
+outcome_init(Outcome *outcome, const PaymentRow *payment, const ProviderTerms *terms, const char *source)
 {
 	memset(outcome, 0, sizeof(*outcome));
-	outcome->session_id = *session_id;
+	outcome->session_id = payment->session_id;
+	outcome->merchant = payment->merchant;
+	outcome->order_id = payment->order_id;
 	outcome->terms = terms;
 	outcome->source = source;
 	outcome->authorized = -1;

@@ -13,6 +13,7 @@
 #define PAYFLOW_DECIDE_H
 
 #include "nodes/pg_list.h"
+#include "storage/itemptr.h"
 
 #include "lib/outcome.h"
 #include "lib/payment_row.h"
@@ -67,8 +68,27 @@ typedef struct LockedOrder
 	OrderStatus status;
 	bool		has_active;
 	pg_uuid_t	active_session_id;
+	bool		has_paid;
+	pg_uuid_t	paid_session_id;
+	ItemPointerData tid;		/* the place of the row as it was locked */
 	bool		in_use;			/* an outcome of this call is about it already */
 } LockedOrder;
+
+/* what could be locked for an outcome; outcomes of one session share the payment */
+typedef struct LockedPair
+{
+	pg_uuid_t	session_id;
+	int			outcome;		/* its place */
+	PaymentRow *payment;		/* NULL: somebody holds it */
+	LockedOrder *order;			/* NULL: somebody holds it */
+	bool		gone;			/* there is no such session */
+} LockedPair;
+
+/*
+ * lock_batch.c: locks the orders and sessions of the outcomes, skipping those
+ * held elsewhere; n pairs, in the order of session ids.
+ */
+extern void lock_pairs(Outcome **outcomes, int n, LockedPair *pairs);
 
 /*
  * Facts always count, absences only with the lease of the session, or of the
@@ -96,10 +116,14 @@ extern TimestampTz stage_deadline(const PaymentRow *payment, const ProviderTerms
 extern void update_returns(PaymentRow **payments, const Effects *effects, int n);
 extern void update_sessions(PaymentRow **payments, const Effects *effects, int n);
 
-/* order.c: locks the orders of these sessions, skipping those held elsewhere; n places */
-extern int	lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders);
+/*
+ * order.c: locks the orders that the outcomes are about, each once and in the
+ * order of their keys, skipping those held elsewhere; n places.
+ */
+extern int	lock_orders_of(Outcome **outcomes, int n, LockedOrder *orders);
+extern int	order_key_compare(const LockedOrder *order, const char *merchant, const char *order_id);
 /* Writes what the sessions' steps mean to their orders; after sessions and operations. */
-extern void orders_follow(PaymentRow **payments, const Effects *effects, int n);
+extern void orders_follow(PaymentRow **payments, LockedOrder **orders, const Effects *effects, int n);
 
 /* ledger.c: books what the effects say, accounts locked in id order */
 extern void ledger_book(PaymentRow **payments, const Effects *effects, int n, TimestampTz now);

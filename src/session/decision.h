@@ -60,6 +60,7 @@ extern bool is_outdated(const Decision *d);
 extern const char *told_currency(const Decision *d);
 extern bool currency_is_ours(const Decision *d);
 extern bool fits_order_of(const Decision *d);
+extern void order_takes_receipt(Decision *d);
 
 /* ---- operations ---- */
 

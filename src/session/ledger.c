@@ -246,15 +246,6 @@ write_balances(const Batch *batch)
 }
 
 static void
-put_uuid_or_null(RowSet *rows, const pg_uuid_t *id)
-{
-	if (id != NULL)
-		put_uuid(rows, id);
-	else
-		put_null(rows);
-}
-
-static void
 write_entries(const Batch *batch, TimestampTz now)
 {
 	RowSet	   *rows = rowset_make(entry_types, lengthof(entry_types), batch->n_entries);
@@ -275,8 +266,8 @@ write_entries(const Batch *batch, TimestampTz now)
 		put_int64(rows, entry->amount);
 		put_text(rows, entry->currency);
 		put_time(rows, entry->event_at);
-		put_uuid_or_null(rows, entry->has_operation ? &entry->operation_id : NULL);
-		put_uuid_or_null(rows, entry->has_fact ? &entry->fact_id : NULL);
+		put_uuid(rows, entry->has_operation ? &entry->operation_id : NULL);
+		put_uuid(rows, entry->has_fact ? &entry->fact_id : NULL);
 		put_text(rows, entry->note);
 		put_time(rows, now);
 	}

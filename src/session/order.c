@@ -18,6 +18,8 @@
 #include "lib/compat.h"
 #include "lib/rowset.h"
 #include "lib/spi.h"
+#include "lib/tuple_reader.h"
+#include "lib/write.h"
 #include "session/decide.h"
 #include "session/session.h"
 
@@ -42,63 +44,74 @@ lock_order_advisory(const char *merchant, const char *order_id)
 
 /* one look-up of the key after the other, in the order of the keys */
 static Statement lock_orders = {
-	.sql = "SELECT o.merchant, o.order_id, o.status::pg_catalog.text, o.active_session_id, o.amount::pg_catalog.int8, "
-	"o.currency::pg_catalog.text "
-	"FROM (SELECT DISTINCT s.merchant, s.order_id FROM payflow.payment_sessions s "
-	"  WHERE s.session_id OPERATOR(pg_catalog.=) ANY ($1) ORDER BY 1, 2) k "
-	"CROSS JOIN LATERAL (SELECT r.merchant, r.order_id, r.status, r.active_session_id, r.amount, r.currency "
-	"  FROM payflow.orders r "
+	.sql = "SELECT o.merchant, o.order_id, o.status::pg_catalog.text, o.active_session_id, o.paid_session_id, "
+	"o.amount::pg_catalog.int8, o.currency::pg_catalog.text, o.ctid "
+	"FROM ROWS FROM (" UNNEST_2 ") AS k(merchant, order_id) "
+	"CROSS JOIN LATERAL (SELECT r.merchant, r.order_id, r.status, r.active_session_id, r.paid_session_id, r.amount, "
+	"  r.currency, r.ctid FROM payflow.orders r "
 	"  WHERE r.merchant OPERATOR(pg_catalog.=) k.merchant AND r.order_id OPERATOR(pg_catalog.=) k.order_id "
 	"  FOR NO KEY UPDATE SKIP LOCKED) o",
-	.nargs = 1,
-	.argtypes = {UUIDARRAYOID},
+	.nargs = 2,
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID},
 };
 
-int
-lock_orders_of(const pg_uuid_t *session_ids, int n, LockedOrder *orders)
+/* as the keys' columns are sorted: by their bytes */
+static int
+compare_orders(const void *a, const void *b)
 {
-	Datum		values[1];
+	return order_key_compare((const LockedOrder *) a, ((const LockedOrder *) b)->merchant,
+							 ((const LockedOrder *) b)->order_id);
+}
+
+int
+order_key_compare(const LockedOrder *order, const char *merchant, const char *order_id)
+{
+	int			result = strcmp(order->merchant, merchant);
+
+	return result != 0 ? result : strcmp(order->order_id, order_id);
+}
+
+int
+lock_orders_of(Outcome **outcomes, int n, LockedOrder *orders)
+{
+	static const Oid types[] = {TEXTOID, TEXTOID};
+	RowSet	   *rows = rowset_make(types, lengthof(types), n);
+	Datum		values[lengthof(types)];
 	uint64		found;
 
-	values[0] = uuid_array(session_ids, n);
+	for (int i = 0; i < n; i++)
+	{
+		orders[i].merchant = unconstify(char *, outcomes[i]->merchant);
+		orders[i].order_id = unconstify(char *, outcomes[i]->order_id);
+	}
+	qsort(orders, n, sizeof(LockedOrder), compare_orders);
+	for (int i = 0; i < n; i++)
+	{
+		if (i > 0 && compare_orders(&orders[i], &orders[i - 1]) == 0)
+			continue;
+		put_text(rows, orders[i].merchant);
+		put_text(rows, orders[i].order_id);
+	}
+	rowset_arrays(rows, values);
 	found = run(&lock_orders, values, NULL);
 	Assert(found <= (uint64) n);
 	for (uint64 i = 0; i < found; i++)
 	{
-		orders[i].merchant = result_text(i, 1);
-		orders[i].order_id = result_text(i, 2);
-		orders[i].status = order_status_from_name(result_text(i, 3));
-		orders[i].has_active = result_uuid(i, 4, &orders[i].active_session_id);
-		orders[i].amount = result_int64(i, 5);
-		orders[i].currency = result_text(i, 6);
-		orders[i].in_use = false;
+		TupleReader reader = read_tuple(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 0);
+		LockedOrder *order = &orders[i];
+
+		order->merchant = next_text(&reader);
+		order->order_id = next_text(&reader);
+		order->status = order_status_from_name(next_text(&reader));
+		order->has_active = next_uuid(&reader, &order->active_session_id);
+		order->has_paid = next_uuid(&reader, &order->paid_session_id);
+		order->amount = next_int64(&reader);
+		order->currency = next_text(&reader);
+		next_tid(&reader, &order->tid);
+		order->in_use = false;
 	}
 	return (int) found;
 }
-
-/* the receipt is booked by this statement or by none: see its WHERE */
-static Statement take_receipts = {
-	.sql = "UPDATE payflow.orders o SET status = 'paid', paid_session_id = u.session_id, active_session_id = NULL, "
-	"updated_at = pg_catalog.clock_timestamp() "
-	"FROM ROWS FROM (" UNNEST_4 ") AS u(merchant, order_id, session_id, ended) "
-	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id "
-	"AND o.status OPERATOR(pg_catalog.=) 'open'::pg_catalog.text "
-	"AND o.active_session_id OPERATOR(pg_catalog.=) u.session_id",
-	.nargs = 4,
-	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
-};
-
-/* late money: the order is open, and no session of it is live any more */
-static Statement accept_receipts = {
-	.sql = "UPDATE payflow.orders o SET status = 'paid', paid_session_id = u.session_id, active_session_id = NULL, "
-	"updated_at = pg_catalog.clock_timestamp() "
-	"FROM ROWS FROM (" UNNEST_4 ") AS u(merchant, order_id, session_id, ended) "
-	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id "
-	"AND o.status OPERATOR(pg_catalog.=) 'open'::pg_catalog.text "
-	"AND (o.active_session_id IS NULL OR u.ended AND o.active_session_id OPERATOR(pg_catalog.=) u.session_id)",
-	.nargs = 4,
-	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
-};
 
 /* what has become of the receipt's money */
 static Statement derive_statuses = {
@@ -124,70 +137,85 @@ static Statement ring_waiting = {
 	.argtypes = {TEXTARRAYOID, TEXTARRAYOID},
 };
 
+static Statement write_orders = {
+	.sql = "UPDATE payflow.orders o SET status = u.status, active_session_id = u.active_session_id, "
+	"paid_session_id = u.paid_session_id, updated_at = u.updated_at "
+	"FROM ROWS FROM (" UNNEST_6 ") "
+	"AS u(merchant, order_id, status, active_session_id, paid_session_id, updated_at) "
+	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id",
+	.nargs = 6,
+	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, UUIDARRAYOID, TIMESTAMPTZARRAYOID},
+};
+
+static const Oid order_types[] = {TEXTOID, TEXTOID, TEXTOID, UUIDOID, UUIDOID, TIMESTAMPTZOID};
+
+/* The same without a statement; the key is not written. */
+#define ORDER_KEY_COLUMNS 2
+
+static WriteTarget written_order = {
+	.table = "orders",
+	.ncolumns = lengthof(order_types) - ORDER_KEY_COLUMNS,
+	.columns = {"status", "active_session_id", "paid_session_id", "updated_at"}
+};
+
 /*
  * Also where nothing of the order changes: a caller whose snapshot is older
  * than a status change, or than money in suspense, must get 40001 when it
  * locks the order.
  */
-static Statement follow_statuses = {
-	.sql = "UPDATE payflow.orders o SET updated_at = pg_catalog.clock_timestamp(), "
-	"active_session_id = CASE WHEN u.ended AND o.active_session_id OPERATOR(pg_catalog.=) u.session_id "
-	"THEN NULL ELSE o.active_session_id END "
-	"FROM ROWS FROM (" UNNEST_4 ") AS u(merchant, order_id, session_id, ended) "
-	"WHERE o.merchant OPERATOR(pg_catalog.=) u.merchant AND o.order_id OPERATOR(pg_catalog.=) u.order_id",
-	.nargs = 4,
-	.argtypes = {TEXTARRAYOID, TEXTARRAYOID, UUIDARRAYOID, BOOLARRAYOID},
-};
-
-static const Oid follow_types[] = {TEXTOID, TEXTOID, UUIDOID, BOOLOID};
-
-/* what an outcome means to the order */
-typedef enum Step
+static bool
+order_is_touched(const PaymentRow *payment, const Effects *effects)
 {
-	STEP_NONE,
-	STEP_RECEIPT,
-	STEP_ACCEPTED,
-	STEP_FOLLOW,
-} Step;
-
-static Step
-step_of(const PaymentRow *payment, const Effects *effects)
-{
-	if (effects->receipt)
-		return STEP_RECEIPT;
-	if (effects->accepted)
-		return STEP_ACCEPTED;
-	if (effects->from != payment->status || effects->order_follows || effects->findings != NIL)
-		return STEP_FOLLOW;
-	return STEP_NONE;
+	return effects->from != payment->status || effects->receipt || effects->accepted ||
+		effects->order_follows || effects->findings != NIL;
 }
 
-/*
- * Runs the statement for the payments whose step it is; every one of them must
- * have been written.
- */
 static void
-follow(Statement *statement, Step step, PaymentRow **payments, const Effects *effects, int n)
+end_active(LockedOrder *order, const PaymentRow *payment)
 {
-	RowSet	   *rows = rowset_make(follow_types, lengthof(follow_types), n);
-	Datum		values[lengthof(follow_types)];
+	if (order->has_active && status_is_final(payment->status) &&
+		memcmp(&order->active_session_id, &payment->session_id, UUID_LEN) == 0)
+		order->has_active = false;
+}
+
+static void
+put_order(RowSet *rows, const LockedOrder *order, TimestampTz now)
+{
+	put_text(rows, order->merchant);
+	put_text(rows, order->order_id);
+	put_text(rows, order_status_name(order->status));
+	put_uuid(rows, order->has_active ? &order->active_session_id : NULL);
+	put_uuid(rows, order->has_paid ? &order->paid_session_id : NULL);
+	put_time(rows, now);
+}
+
+static void
+write_orders_touched(LockedOrder **touched, int n)
+{
+	RowSet	   *rows = rowset_make(order_types, lengthof(order_types), n);
+	Datum		values[lengthof(order_types)];
+	bool		nulls[lengthof(order_types)];
+	TimestampTz now = GetCurrentTimestamp();
 
 	for (int i = 0; i < n; i++)
-	{
-		if (step_of(payments[i], &effects[i]) != step)
-			continue;
-		put_text(rows, payments[i]->merchant);
-		put_text(rows, payments[i]->order_id);
-		put_uuid(rows, &payments[i]->session_id);
-		put_bool(rows, status_is_final(payments[i]->status));
-	}
-	if (rowset_count(rows) == 0)
+		put_order(rows, touched[i], now);
+	if (n == 0)
 		return;
-	rowset_arrays(rows, values);
-	if (run(statement, values, NULL) != (uint64) rowset_count(rows))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("an order changed while it was locked")));
+	if (!update_open(&written_order))
+	{
+		rowset_arrays(rows, values);
+		if (run(&write_orders, values, NULL) != (uint64) n)
+			elog(ERROR, "a locked order could not be updated");
+		return;
+	}
+	write_begin();
+	for (int i = 0; i < n; i++)
+	{
+		rowset_row(rows, i, values, nulls);
+		update_row(&written_order, &touched[i]->tid, values + ORDER_KEY_COLUMNS, nulls + ORDER_KEY_COLUMNS);
+	}
+	write_end();
+	write_close(&written_order);
 }
 
 /* Money that waits to be the receipt of one of these orders waits no longer. */
@@ -232,11 +260,19 @@ derive(PaymentRow **payments, const Effects *effects, int n)
 }
 
 void
-orders_follow(PaymentRow **payments, const Effects *effects, int n)
+orders_follow(PaymentRow **payments, LockedOrder **orders, const Effects *effects, int n)
 {
-	follow(&take_receipts, STEP_RECEIPT, payments, effects, n);
-	follow(&accept_receipts, STEP_ACCEPTED, payments, effects, n);
-	follow(&follow_statuses, STEP_FOLLOW, payments, effects, n);
+	LockedOrder **touched = palloc_array(LockedOrder *, n);
+	int			n_touched = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (!order_is_touched(payments[i], &effects[i]))
+			continue;
+		end_active(orders[i], payments[i]);
+		touched[n_touched++] = orders[i];
+	}
+	write_orders_touched(touched, n_touched);
 	ring_accepts(payments, effects, n);
 	derive(payments, effects, n);
 }

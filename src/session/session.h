@@ -53,8 +53,8 @@ extern void session_apply(Outcome **outcomes, int n, ApplyResult *results);
  */
 extern void session_apply_wish(Outcome *wish);
 
-/* An outcome about a session of which nothing is told. */
-extern void outcome_init(Outcome *outcome, const pg_uuid_t *session_id, const ProviderTerms *terms,
+/* An outcome about that payment's session, of which nothing is told.  Points into the payment. */
+extern void outcome_init(Outcome *outcome, const PaymentRow *payment, const ProviderTerms *terms,
 						 const char *source);
 
 /* ---- lock.c ---- */

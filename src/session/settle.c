@@ -146,7 +146,7 @@ complete(Decision *d)
 	p->authorized_amount = p->manual_capture ? Max(p->authorized_amount, receipt) : receipt;
 	d->effects->receipt = true;
 	post(d, "payment_received", "provider", "held", receipt, p->currency, NULL, NULL, NULL);
-	d->order->status = ORDER_PAID;
+	order_takes_receipt(d);
 	end_session(d, STATUS_COMPLETED, NULL);
 	if (canceling)
 		lose_cancel(d);

@@ -56,7 +56,7 @@ accept_money(Decision *d, int64 amount)
 	sync_suspense(d, p->currency);
 	p->captured_amount += amount;
 	p->authorized_amount = Max(p->authorized_amount, p->captured_amount);
-	d->order->status = ORDER_PAID;
+	order_takes_receipt(d);
 	d->effects->accepted = true;
 	d->effects->order_follows = true;
 }

@@ -53,11 +53,18 @@
 #define TO_EXPIRE	"s.expiring"
 
 #define SESSIONS_DUE(condition) { \
-	.sql = "SELECT " PAYMENT_ROW_COLUMNS " FROM " PAYMENT_ROW_FROM " " \
+	.sql = "SELECT " SESSION_ROW_COLUMNS " FROM " SESSION_ROW_FROM " " \
 	"WHERE " condition " AND " DUE_AND_FREE("s") \
 	"ORDER BY s.next_action_at LIMIT $3 OFFSET $4 FOR NO KEY UPDATE OF s SKIP LOCKED", \
 	.nargs = 4, \
 	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID}, \
+}
+
+#define SESSIONS_FIRST(condition) { \
+	.sql = "SELECT s.next_action_at FROM payflow.payment_sessions s " \
+	"WHERE s.provider OPERATOR(pg_catalog.=) $1 AND " condition " ORDER BY s.next_action_at LIMIT 1", \
+	.nargs = 1, \
+	.argtypes = {TEXTOID}, \
 }
 
 #define SESSIONS_NEXT(condition) { \
@@ -69,7 +76,7 @@
 	.argtypes = {TEXTOID, TIMESTAMPTZOID}, \
 }
 
-#define SESSIONS(condition) SESSIONS_DUE(condition), SESSIONS_NEXT(condition), \
+#define SESSIONS(condition) SESSIONS_FIRST(condition), SESSIONS_DUE(condition), SESSIONS_NEXT(condition), \
 	POSTPONE("payflow.payment_sessions", "session_id", "s", condition), \
 	POSTPONE_ONE("payflow.payment_sessions", "session_id")
 
@@ -106,7 +113,7 @@
  */
 #define OPERATIONS_DUE { \
 	.sql = "SELECT p.*, " OPERATION_ROW_COLUMNS " FROM payflow.operations op " \
-	"CROSS JOIN LATERAL (SELECT " PAYMENT_ROW_COLUMNS " FROM " PAYMENT_ROW_FROM " " \
+	"CROSS JOIN LATERAL (SELECT " SESSION_ROW_COLUMNS " FROM " SESSION_ROW_FROM " " \
 	"WHERE s.session_id OPERATOR(pg_catalog.=) op.session_id OFFSET 0) p " \
 	"WHERE " UNSETTLED("op") " AND " DUE_AND_FREE("op") \
 	"AND ($6 OR op.status <> 'pending' OR op.kind IN ('accept', 'after_look')) " \
@@ -114,6 +121,13 @@
 	"ORDER BY op.next_action_at LIMIT $3 OFFSET $4 FOR NO KEY UPDATE OF op SKIP LOCKED", \
 	.nargs = 6, \
 	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID, BOOLOID, BOOLOID}, \
+}
+
+#define OPERATIONS_FIRST { \
+	.sql = "SELECT op.next_action_at FROM payflow.operations op " \
+	"WHERE op.provider OPERATOR(pg_catalog.=) $1 AND " UNSETTLED("op") " ORDER BY op.next_action_at LIMIT 1", \
+	.nargs = 1, \
+	.argtypes = {TEXTOID}, \
 }
 
 #define OPERATIONS_NEXT { \
@@ -129,7 +143,7 @@ WorkSource	work_sources[WORK_SOURCES] = {
 	[SOURCE_REGISTER] = {QUEUE_PAYMENTS, SESSIONS(TO_REGISTER)},
 	[SOURCE_ASK] = {QUEUE_STATUS, SESSIONS(TO_ASK)},
 	[SOURCE_EXPIRE] = {QUEUE_MONEY, SESSIONS(TO_EXPIRE)},
-	[SOURCE_OPERATIONS] = {QUEUE_MONEY, OPERATIONS_DUE, OPERATIONS_NEXT,
+	[SOURCE_OPERATIONS] = {QUEUE_MONEY, OPERATIONS_FIRST, OPERATIONS_DUE, OPERATIONS_NEXT,
 		POSTPONE("payflow.operations", "operation_id", "op", UNSETTLED("op")),
 	POSTPONE_ONE("payflow.operations", "operation_id")},
 };

@@ -22,8 +22,9 @@
  * A kind of due rows: in which queue they are worked, and the statements that
  * find them.
  *
- * `due` takes (provider, now, limit, offset, names_refunds, believed) and locks
- * what it returns; sessions have no use for the last two.  `next` takes
+ * `first` takes (provider) and returns the earliest alarm.  `due` takes
+ * (provider, now, limit, offset, names_refunds, believed) and locks what it
+ * returns; sessions have no use for the last two.  `next` takes
  * (provider, now) and returns the earliest alarm after now.  `postpone` takes
  * (provider, now, limit, pause) and puts off what is due, `postpone_one` takes
  * (id, now, pause).
@@ -31,6 +32,7 @@
 typedef struct WorkSource
 {
 	Queue		queue;
+	Statement	first;
 	Statement	due;
 	Statement	next;
 	Statement	postpone;

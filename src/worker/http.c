@@ -37,8 +37,9 @@
 
 #define RESPONSE_MAX (1024 * 1024)
 #define HEADERS_MAX (64 * 1024)
-#define STARTS_PER_TURN 50
-#define EVENTS_PER_TURN 64
+/* so many calls become one cycle of the worker, whose cost they share */
+#define STARTS_PER_TURN 100
+#define EVENTS_PER_TURN 128
 #define SPARE_HANDLES 128
 
 /* a name look-up has two, and opens a file or a socket of its own */

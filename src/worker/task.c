@@ -31,18 +31,6 @@ copy_text(const char *text)
 	return text ? pstrdup(text) : NULL;
 }
 
-static Interval *
-copy_interval(const Interval *interval)
-{
-	Interval   *copy;
-
-	if (interval == NULL)
-		return NULL;
-	copy = palloc_object(Interval);
-	*copy = *interval;
-	return copy;
-}
-
 static OperationRow *
 copy_operation(const OperationRow *operation)
 {
@@ -84,9 +72,6 @@ copy_payment(const PaymentRow *payment)
 	copy->customer = copy_text(payment->customer);
 	copy->receipt = copy_text(payment->receipt);
 	copy->return_params = copy_text(payment->return_params);
-	copy->form_timeout = copy_interval(payment->form_timeout);
-	copy->return_timeout = copy_interval(payment->return_timeout);
-	copy->authentication_timeout = copy_interval(payment->authentication_timeout);
 	copy->operation = copy_operation(payment->operation);
 	return copy;
 }
@@ -103,22 +88,15 @@ begin_outcome(Task *task)
 {
 	Outcome    *outcome = &task->outcome;
 
-	outcome->session_id = task->payment->session_id;
+	outcome_init(outcome, task->payment, &task->terms, "worker");
 	outcome->has_operation = task->payment->operation != NULL;
 	if (outcome->has_operation)
 		outcome->operation_id = task->payment->operation->operation_id;
-	outcome->source = "worker";
-	outcome->terms = &task->terms;
 	outcome->call = task->call;
 	outcome->lease_token = task->payment->lease_token;
 	outcome->mark_set = task->mark_set;
 	outcome->attempt = task->payment->attempts;
 	outcome->stage = task->payment->stage;
-	outcome->authorized = -1;
-	outcome->captured = -1;
-	outcome->refunded = -1;
-	outcome->disputed = -1;
-	outcome->retry_after = -1;
 }
 
 /* ---- counting ---- */
@@ -154,7 +132,8 @@ count(Worker *worker, Task *task, int step)
 Task *
 task_make(Worker *worker, Cycle *cycle, const Claim *claim, const Provider *provider, Queue queue)
 {
-	MemoryContext context = AllocSetContextCreate(worker->context, "payflow task", ALLOCSET_SMALL_SIZES);
+	/* one block for all of a usual task: the server keeps some of those for the next ones */
+	MemoryContext context = AllocSetContextCreate(worker->context, "payflow task", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Task	   *task = palloc0_object(Task);
 

@@ -43,13 +43,11 @@ static Outcome *
 make_up_answer(const Claim *claim, const Provider *provider)
 {
 	const PaymentRow *payment = claim->payment;
-	Outcome    *outcome = palloc0_object(Outcome);
+	Outcome    *outcome = palloc_object(Outcome);
 	char		id[UUID_TEXT_SIZE];
 
 	uuid_to_text(&payment->session_id, id);
-	outcome->session_id = payment->session_id;
-	outcome->source = "worker";
-	outcome->terms = &provider->terms;
+	outcome_init(outcome, payment, &provider->terms, "worker");
 	outcome->call = claim->call;
 	outcome->lease_token = payment->lease_token;
 	outcome->mark_set = claim->mark_set;
@@ -60,7 +58,6 @@ make_up_answer(const Claim *claim, const Provider *provider)
 	outcome->provider_payment_id = psprintf("pay_%s", id);
 	outcome->amount = payment->amount;
 	strlcpy(outcome->currency, payment->currency, sizeof(outcome->currency));
-	outcome->retry_after = -1;
 	outcome->refunded = 0;
 	outcome->disputed = 0;
 	if (claim->call == CALL_REGISTER)
