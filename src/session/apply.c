@@ -106,12 +106,12 @@ lock_all(Outcome **outcomes, int n, ApplyResult *results, Work *work)
 
 /* Whether the outcome may bring money that nobody expected: then the merchant's policy decides about it. */
 static bool
-may_be_unexpected(const PaymentRow *payment, const Outcome *outcome)
+may_be_unexpected(const PaymentRow *payment, const LockedOrder *order, const Outcome *outcome)
 {
 	return outcome->captured > 0 &&
 		(outcome->kind != OUTCOME_PAID || status_is_final(payment->status) || payment->manual_capture ||
 		 outcome->captured != payment->amount ||
-		 payment->order_status != ORDER_OPEN ||
+		 order->status != ORDER_OPEN ||
 		 (outcome->currency[0] != '\0' && strcmp(outcome->currency, payment->currency) != 0));
 }
 
@@ -163,7 +163,7 @@ read_books(Work *work, Outcome **outcomes, int n, ApplyResult *results, bool wai
 		if (work->outcomes[i]->kind == OUTCOME_DISCREPANCY_DECIDED)
 			work->books[i]->discrepancy = read_discrepancy(work->outcomes[i]->discrepancy_id);
 		work->books[i]->taken_refs = read_taken_refs(work->payments[i], work->outcomes[i]);
-		if (may_be_unexpected(work->payments[i], work->outcomes[i]))
+		if (may_be_unexpected(work->payments[i], work->orders[i], work->outcomes[i]))
 			work->books[i]->late_payment = read_late_payment(work->payments[i]->merchant);
 	}
 }

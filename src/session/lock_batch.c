@@ -115,22 +115,6 @@ compare_to_order(const void *key, const void *element)
 }
 
 /*
- * The order, and what it says of the session; NULL: somebody holds it.
- */
-static LockedOrder *
-order_of(PaymentRow *payment, LockedOrder *orders, int n_orders)
-{
-	LockedOrder *order = bsearch(payment, orders, n_orders, sizeof(LockedOrder), compare_to_order);
-
-	if (order == NULL)
-		return NULL;
-	payment->order_status = order->status;
-	payment->order_receipt_is_ours = order->has_paid &&
-		memcmp(&order->paid_session_id, &payment->session_id, UUID_LEN) == 0;
-	return order;
-}
-
-/*
  * Reads what the statement before has locked; both it and the pairs are in the
  * order of session ids.
  */
@@ -142,7 +126,7 @@ read_sessions(uint64 found, LockedOrder *orders, int n_orders, LockedPair *pairs
 	for (uint64 row = 0; row < found; row++)
 	{
 		PaymentRow *payment = payment_row_read(SPI_tuptable->vals[row], SPI_tuptable->tupdesc);
-		LockedOrder *order = order_of(payment, orders, n_orders);
+		LockedOrder *order = bsearch(payment, orders, n_orders, sizeof(LockedOrder), compare_to_order);
 
 		while (at < n && memcmp(&pairs[at].session_id, &payment->session_id, UUID_LEN) < 0)
 			at++;

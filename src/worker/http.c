@@ -5,7 +5,8 @@
  *
  *	  libcurl's sockets live in an epoll set of our own, whose descriptor the
  *	  caller puts into its wait event set: that set is made once, although
- *	  sockets come and go.
+ *	  sockets come and go.  A kept connection stays in the epoll set between
+ *	  two calls: each change of the set is a system call.
  *
  *	  libcurl resolves names in threads, which inherit the signal mask: all
  *	  signals are blocked while it runs, or the server's handlers could run in
@@ -61,6 +62,17 @@ static dlist_head ended = DLIST_STATIC_INIT(ended);
 static CURL *spare[SPARE_HANDLES];
 static int	nspare;
 
+/* what the epoll set has of a descriptor, by its number */
+typedef struct Watched
+{
+	bool		is_connection;	/* we hear of its end */
+	uint32		set;			/* events it is in the set with; 0: it is not in the set */
+	uint32		wanted;			/* events libcurl wants; 0: none */
+} Watched;
+
+static Watched *watched;
+static int	nwatched;
+
 static int64
 monotonic_ms(void)
 {
@@ -72,30 +84,76 @@ monotonic_ms(void)
 
 /* ---- libcurl's callbacks: no errors, no palloc ---- */
 
+/* NULL: no memory */
+static Watched *
+watched_of(curl_socket_t s)
+{
+	if (s >= nwatched)
+	{
+		int			n = Max(s + 1, nwatched * 2);
+		Watched    *grown = realloc(watched, sizeof(Watched) * n);
+
+		if (grown == NULL)
+			return NULL;
+		memset(grown + nwatched, 0, sizeof(Watched) * (n - nwatched));
+		watched = grown;
+		nwatched = n;
+	}
+	return &watched[s];
+}
+
+static void
+watch(curl_socket_t s, Watched *w)
+{
+	struct epoll_event event = {.events = w->wanted, .data.fd = s};
+
+	if (w->wanted == w->set)
+		return;
+	if (w->wanted == 0)
+		(void) epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s, NULL);
+	/* a descriptor that was closed has left the set by itself */
+	else if (epoll_ctl(epoll_fd, w->set != 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, s, &event) < 0)
+		(void) epoll_ctl(epoll_fd, w->set != 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, s, &event);
+	w->set = w->wanted;
+}
+
 static int
 on_socket(CURL *easy pg_attribute_unused(), curl_socket_t s, int what,
-		  void *arg pg_attribute_unused(), void *known)
+		  void *arg pg_attribute_unused(), void *socket_arg pg_attribute_unused())
 {
-	struct epoll_event event = {0};
-
-	if (what == CURL_POLL_REMOVE)
-	{
-		(void) epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s, NULL);
-		return 0;
-	}
-	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		event.events |= EPOLLIN;
-	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-		event.events |= EPOLLOUT;
-	event.data.fd = s;
-
-	/* a descriptor that was closed has left the set by itself */
-	if (epoll_ctl(epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, s, &event) < 0)
-		(void) epoll_ctl(epoll_fd, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, s, &event);
-	(void) curl_multi_assign(multi, s, &epoll_fd);
+	Watched    *w = watched_of(s);
 
 	/* a failure here would end all calls; this one will time out */
+	if (w == NULL)
+		return 0;
+	w->wanted = 0;
+	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
+		w->wanted |= EPOLLIN;
+	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+		w->wanted |= EPOLLOUT;
+	/* the next call on the connection will want the same */
+	if (what != CURL_POLL_REMOVE || !w->is_connection)
+		watch(s, w);
 	return 0;
+}
+
+/* A new connection is about to be made. */
+static int
+on_open(void *arg pg_attribute_unused(), curl_socket_t s, curlsocktype purpose pg_attribute_unused())
+{
+	Watched    *w = watched_of(s);
+
+	if (w != NULL)
+		*w = (Watched) {.is_connection = true};
+	return CURL_SOCKOPT_OK;
+}
+
+static int
+on_close(void *arg pg_attribute_unused(), curl_socket_t s)
+{
+	if (s < nwatched)
+		watched[s] = (Watched) {0};
+	return close(s);
 }
 
 static int
@@ -320,6 +378,8 @@ set_manners(HttpCall *call)
 	curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 0L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, USER_AGENT);
+	curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_open);
+	curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
 }
 
 static void
@@ -504,15 +564,22 @@ http_work(void)
 	n = epoll_wait(epoll_fd, events, EVENTS_PER_TURN, 0);
 	for (int i = 0; i < n; i++)
 	{
+		int			fd = events[i].data.fd;
 		int			what = 0;
 
+		/* a kept connection that nobody uses: libcurl finds out when it wants it again */
+		if (watched[fd].wanted == 0)
+		{
+			watch(fd, &watched[fd]);
+			continue;
+		}
 		if (events[i].events & EPOLLIN)
 			what |= CURL_CSELECT_IN;
 		if (events[i].events & EPOLLOUT)
 			what |= CURL_CSELECT_OUT;
 		if (events[i].events & (EPOLLERR | EPOLLHUP))
 			what |= CURL_CSELECT_ERR;
-		curl_multi_socket_action(multi, events[i].data.fd, what, &running);
+		curl_multi_socket_action(multi, fd, what, &running);
 	}
 	if (timer_at >= 0 && timer_at <= monotonic_ms())
 	{

@@ -121,11 +121,13 @@ class Bench:
         self.set(queues="")
         self.wait("SELECT bool_and(queues = '' AND in_flight = 0) FROM payflow.workers", 60)
 
-    def wait(self, query, deadline):
+    def wait(self, query, deadline, watch=None):
         """Wait until a query says true, without being a burden: it had better use an index."""
         end = now() + deadline
         self.sql("SET enable_seqscan = off")
         while not self.one(query):
+            if watch is not None:
+                watch()
             if now() > end:
                 raise Broken(f"waited {deadline} s for: {query}")
             time.sleep(0.1)

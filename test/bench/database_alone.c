@@ -48,6 +48,9 @@ make_up_answer(const Claim *claim, const Provider *provider)
 
 	uuid_to_text(&payment->session_id, id);
 	outcome_init(outcome, payment, &provider->terms, "worker");
+	/* the claim ends before it is applied */
+	outcome->merchant = pstrdup(payment->merchant);
+	outcome->order_id = pstrdup(payment->order_id);
 	outcome->call = claim->call;
 	outcome->lease_token = payment->lease_token;
 	outcome->mark_set = claim->mark_set;

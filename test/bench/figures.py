@@ -83,8 +83,9 @@ def live(b):
 
 
 def completed(b, figure, live_):
-    contenders = {"payflow": (payments.Payflow(b), 4000), "obvious": (payments.Obvious(b), 400),
-                  "skilled": (payments.Skilled(b), 4000), "database": (payments.Database(b), 4000)}
+    contenders = {"payflow": (payments.Payflow(b), 4000), "two-workers": (payments.TwoWorkers(b), 4000),
+                  "obvious": (payments.Obvious(b), 400), "skilled": (payments.Skilled(b), 4000),
+                  "database": (payments.Database(b), 4000)}
     runs = {name: [] for name in contenders}
 
     def measure(name):
@@ -95,6 +96,7 @@ def completed(b, figure, live_):
     seen = b.take_turns(figure, {name: lambda name=name: measure(name) for name in contenders})
     for name in ("obvious", "skilled", "database"):
         yield ratio(f"{figure}-{name}", seen, "payflow", name)
+    yield ratio(f"{figure}-two-workers", seen, "two-workers", "obvious")
     if not live_:
         return
     for name in ("payflow", "obvious", "skilled"):

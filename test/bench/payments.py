@@ -41,6 +41,9 @@ class Contender:
     def stop(self):
         """Until now."""
 
+    def watch(self):
+        """Raise an error if nobody is at work any more."""
+
     def cpu(self):
         return self.b.server_cpu()
 
@@ -66,8 +69,9 @@ class Contender:
 
 
 class Payflow(Contender):
-    """One worker."""
+    """One worker, as installed."""
 
+    workers = 1
     create_script = "create.sql"
     payments = "payflow.payment_sessions"
     entries = "payflow.accounting_entries WHERE entry_type = 'payment_received'"
@@ -99,7 +103,7 @@ class Payflow(Contender):
                       CROSS JOIN LATERAL payflow.create('o' || i, %s, 'EUR')""", [first, last, AMOUNT], conn=conn)
 
     def start(self):
-        self.b.workers(1)
+        self.b.workers(self.workers)
 
     def stop(self):
         self.b.workers(0)
@@ -109,6 +113,12 @@ class Payflow(Contender):
         wrong = self.b.sql("SELECT * FROM payflow.check_invariants()")
         if wrong:
             raise Broken(f"check_invariants(): {wrong[:3]}")
+
+
+class TwoWorkers(Payflow):
+    """One a core, on the machines that this is measured on."""
+
+    workers = 2
 
 
 class Database(Payflow):
@@ -137,11 +147,14 @@ class Database(Payflow):
         finally:
             conn.close()
 
+    def watch(self):
+        if self.error is not None:
+            raise Broken(f"the database alone: {self.error}")
+
     def stop(self):
         self.ending.set()
         self.thread.join()
-        if self.error is not None:
-            raise Broken(f"the database alone: {self.error}")
+        self.watch()
 
 
 class Peer(Contender):
@@ -195,6 +208,10 @@ class Peer(Contender):
         if self.process.stdout.readline() != "ready\n":
             self.stop()
             raise Broken(f"{self.service}.mjs does not start")
+
+    def watch(self):
+        if self.process.poll() is not None:
+            raise Broken(f"{self.service}.mjs has ended")
 
     def stop(self):
         self.process.kill()
@@ -262,7 +279,7 @@ def complete(contender, n, live, delay_ms=0):
     contender.start()
     try:
         appear(contender, 1, WARM_UP)
-        b.wait(f"SELECT {contender.finished}", DEADLINE)
+        b.wait(f"SELECT {contender.finished}", DEADLINE, contender.watch)
         if delay_ms:
             b.lab.rule("*", "delay", delay_ms, times=0)
         b.settle()
@@ -273,7 +290,7 @@ def complete(contender, n, live, delay_ms=0):
             begin = contender.first_created(begin)
         else:
             begin, cpu, wal = appear(contender, WARM_UP + 1, WARM_UP + n)
-        b.wait(f"SELECT {contender.finished}", DEADLINE)
+        b.wait(f"SELECT {contender.finished}", DEADLINE, contender.watch)
         cpu, wal = contender.cpu() - cpu, b.wal() - wal
     finally:
         contender.stop()
