@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "portability/instr_time.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
@@ -135,30 +136,46 @@ claim_operations(uint64 found, const ClaimRequest *request, TimestampTz now, Lis
 	return claims;
 }
 
+static void
+look_at_first(WorkSourceId source, ClaimRequest *request)
+{
+	Datum		values[2];
+	instr_time	begin;
+	instr_time	end;
+
+	values[0] = CStringGetTextDatum(request->provider);
+	values[1] = TimestampTzGetDatum(request->from);
+	INSTR_TIME_SET_CURRENT(begin);
+	request->first_alarm = run(&work_sources[source].first, values, NULL) == 1 ? result_time(0, 1) : DT_NOEND;
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, begin);
+	request->look_time = (int64) INSTR_TIME_GET_MICROSEC(end);
+}
+
 List *
 claim_due(WorkSourceId source, ClaimRequest *request, int max, int passed, List *claims, TimestampTz *next_due)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	bool		of_operations = source == SOURCE_OPERATIONS;
-	Datum		values[6];
+	Datum		values[7];
 	uint64		found;
+
+	request->has_taken = false;
+	/* mostly there is nothing: a look at the first alarm costs a tenth of the statement that takes rows */
+	look_at_first(source, request);
+	if (request->first_alarm > now)
+	{
+		*next_due = Min(*next_due, request->first_alarm);
+		return claims;
+	}
 
 	values[0] = CStringGetTextDatum(request->provider);
 	values[1] = TimestampTzGetDatum(now);
 	values[2] = Int64GetDatum(max);
 	values[3] = Int64GetDatum(passed);
-	values[4] = BoolGetDatum(request->terms->names_refunds);
-	values[5] = BoolGetDatum(request->never_sent_is_believed);
-	request->has_taken = false;
-
-	/* mostly there is nothing: a look at the first alarm costs a tenth of the statement that takes rows */
-	if (run(&work_sources[source].first, values, NULL) == 0)
-		return claims;
-	if (result_time(0, 1) > now)
-	{
-		*next_due = Min(*next_due, result_time(0, 1));
-		return claims;
-	}
+	values[4] = TimestampTzGetDatum(request->from);
+	values[5] = BoolGetDatum(request->terms->names_refunds);
+	values[6] = BoolGetDatum(request->never_sent_is_believed);
 	found = run(&work_sources[source].due, values, NULL);
 	request->has_taken = found > 0 &&
 		result_uuid(0, of_operations ? PAYMENT_ROW_NCOLUMNS + 1 : 1, &request->taken_id);

@@ -54,17 +54,18 @@
 
 #define SESSIONS_DUE(condition) { \
 	.sql = "SELECT " SESSION_ROW_COLUMNS " FROM " SESSION_ROW_FROM " " \
-	"WHERE " condition " AND " DUE_AND_FREE("s") \
+	"WHERE " condition " AND " DUE_AND_FREE("s") "AND s.next_action_at OPERATOR(pg_catalog.>=) $5 " \
 	"ORDER BY s.next_action_at LIMIT $3 OFFSET $4 FOR NO KEY UPDATE OF s SKIP LOCKED", \
-	.nargs = 4, \
-	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID}, \
+	.nargs = 5, \
+	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID, TIMESTAMPTZOID}, \
 }
 
 #define SESSIONS_FIRST(condition) { \
 	.sql = "SELECT s.next_action_at FROM payflow.payment_sessions s " \
-	"WHERE s.provider OPERATOR(pg_catalog.=) $1 AND " condition " ORDER BY s.next_action_at LIMIT 1", \
-	.nargs = 1, \
-	.argtypes = {TEXTOID}, \
+	"WHERE s.provider OPERATOR(pg_catalog.=) $1 AND " condition " " \
+	"AND s.next_action_at OPERATOR(pg_catalog.>=) $2 ORDER BY s.next_action_at LIMIT 1", \
+	.nargs = 2, \
+	.argtypes = {TEXTOID, TIMESTAMPTZOID}, \
 }
 
 #define SESSIONS_NEXT(condition) { \
@@ -103,7 +104,7 @@
 	"WHERE b.session_id OPERATOR(pg_catalog.=) op.session_id " \
 	"AND b.operation_id OPERATOR(pg_catalog.<>) op.operation_id AND " UNSETTLED("b") " " \
 	"AND CASE op.kind WHEN 'reverse' THEN b.kind = 'capture' " \
-	"WHEN 'refund' THEN b.kind = 'reverse' OR b.kind = 'refund' AND NOT $5 AND " REFUND_GOES_FIRST " " \
+	"WHEN 'refund' THEN b.kind = 'reverse' OR b.kind = 'refund' AND NOT $6 AND " REFUND_GOES_FIRST " " \
 	"ELSE false END OFFSET 0)"
 
 /*
@@ -116,18 +117,20 @@
 	"CROSS JOIN LATERAL (SELECT " SESSION_ROW_COLUMNS " FROM " SESSION_ROW_FROM " " \
 	"WHERE s.session_id OPERATOR(pg_catalog.=) op.session_id OFFSET 0) p " \
 	"WHERE " UNSETTLED("op") " AND " DUE_AND_FREE("op") \
-	"AND ($6 OR op.status <> 'pending' OR op.kind IN ('accept', 'after_look')) " \
+	"AND op.next_action_at OPERATOR(pg_catalog.>=) $5 " \
+	"AND ($7 OR op.status <> 'pending' OR op.kind IN ('accept', 'after_look')) " \
 	"AND NOT " WAITS_FOR_ANOTHER " " \
 	"ORDER BY op.next_action_at LIMIT $3 OFFSET $4 FOR NO KEY UPDATE OF op SKIP LOCKED", \
-	.nargs = 6, \
-	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID, BOOLOID, BOOLOID}, \
+	.nargs = 7, \
+	.argtypes = {TEXTOID, TIMESTAMPTZOID, INT8OID, INT8OID, TIMESTAMPTZOID, BOOLOID, BOOLOID}, \
 }
 
 #define OPERATIONS_FIRST { \
 	.sql = "SELECT op.next_action_at FROM payflow.operations op " \
-	"WHERE op.provider OPERATOR(pg_catalog.=) $1 AND " UNSETTLED("op") " ORDER BY op.next_action_at LIMIT 1", \
-	.nargs = 1, \
-	.argtypes = {TEXTOID}, \
+	"WHERE op.provider OPERATOR(pg_catalog.=) $1 AND " UNSETTLED("op") " " \
+	"AND op.next_action_at OPERATOR(pg_catalog.>=) $2 ORDER BY op.next_action_at LIMIT 1", \
+	.nargs = 2, \
+	.argtypes = {TEXTOID, TIMESTAMPTZOID}, \
 }
 
 #define OPERATIONS_NEXT { \

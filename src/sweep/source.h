@@ -22,11 +22,11 @@
  * A kind of due rows: in which queue they are worked, and the statements that
  * find them.
  *
- * `first` takes (provider) and returns the earliest alarm.  `due` takes
- * (provider, now, limit, offset, names_refunds, believed) and locks what it
- * returns; sessions have no use for the last two.  `next` takes
- * (provider, now) and returns the earliest alarm after now.  `postpone` takes
- * (provider, now, limit, pause) and puts off what is due, `postpone_one` takes
+ * `first` takes (provider, from) and returns the earliest alarm.  `due` takes
+ * (provider, now, limit, offset, from, names_refunds, believed) and locks what
+ * it returns; sessions have no use for the last two.  `next` takes (provider,
+ * now) and returns the earliest alarm after now.  `postpone` takes (provider,
+ * now, limit, pause) and puts off what is due, `postpone_one` takes
  * (id, now, pause).
  */
 typedef struct WorkSource

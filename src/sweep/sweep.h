@@ -51,10 +51,15 @@ typedef struct ClaimRequest
 	const ProviderTerms *terms;
 	int64		lease;			/* microseconds */
 	bool		never_sent_is_believed;
+	TimestampTz from;			/* look only at alarms from here on; DT_NOBEGIN: at all */
 
 	/* set by claim_due(), before anything of it can fail: the first row that it takes */
 	bool		has_taken;
 	pg_uuid_t	taken_id;
+
+	/* set by claim_due(): the first alarm that it saw, DT_NOEND for none, and how long it took to see it */
+	TimestampTz first_alarm;
+	int64		look_time;		/* microseconds */
 } ClaimRequest;
 
 /* In which queue a source is worked. */

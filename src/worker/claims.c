@@ -32,6 +32,8 @@
 #define FAILED_PAUSE SECONDS(1)
 #define POISONED_PAUSE SECONDS(60)
 #define PASSED_MAX 100
+#define LOOK_SLOW MILLISECONDS(5)
+#define LOOK_MARGIN SECONDS(10)
 #define CHECK_INTERVAL SECONDS(10)
 #define MISSING_PAUSE_LAST SECONDS(60)
 #define MISSING_MAX 1000
@@ -334,6 +336,36 @@ note_claimed(Source *source, const Cycle *cycle, int asked, int got, TimestampTz
 	}
 }
 
+/*
+ * While somebody holds an old snapshot, the index keeps what has become of all
+ * payments since, and each look would go through it from the beginning.
+ */
+static void
+leave_out_dead(const Source *source, Cycle *cycle)
+{
+	int64		left = source->look_from_until - cycle->now;
+
+	/* more is left than there ever was: the clock was set back */
+	if (left > 0 && left <= MILLISECONDS(setting_poll_interval) && source->passed == 0)
+		cycle->request.from = source->look_from;
+	else
+		cycle->request.from = DT_NOBEGIN;
+}
+
+/*
+ * The look from the beginning was slow: for a while only alarms are looked at
+ * that are not much older than the first one that it has found.  The margin is
+ * for transactions that set an alarm and commit later.
+ */
+static void
+note_dead(Source *source, const Cycle *cycle)
+{
+	if (!TIMESTAMP_IS_NOBEGIN(cycle->request.from) || cycle->request.look_time < LOOK_SLOW)
+		return;
+	source->look_from = Min(cycle->request.first_alarm, cycle->now) - LOOK_MARGIN;
+	source->look_from_until = cycle->now + MILLISECONDS(setting_poll_interval);
+}
+
 static void
 claim_source(Worker *worker, Cycle *cycle, const Provider *provider, WorkSourceId id, Source *source)
 {
@@ -357,10 +389,12 @@ claim_source(Worker *worker, Cycle *cycle, const Provider *provider, WorkSourceI
 	fill_request(&cycle->request, provider, cycle);
 	if (source->passed_until <= cycle->now)
 		source->passed = 0;
+	leave_out_dead(source, cycle);
 	claims = claim_due(id, &cycle->request, places, source->passed, NIL, &next_due);
 	foreach(cell, claims)
 		(void) make_task(worker, cycle, lfirst(cell), provider, queue, false);
 	release_places(cycle);
+	note_dead(source, cycle);
 	note_claimed(source, cycle, places, list_length(claims), next_due, again_at);
 	cycle->source = NULL;
 }

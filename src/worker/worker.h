@@ -71,6 +71,8 @@ typedef struct Source
 	TimestampTz look_at;		/* look for due work not later than this */
 	TimestampTz next_due;		/* the next alarm that is known; DT_NOEND: none */
 	TimestampTz not_before;		/* after an error: but not earlier than this */
+	TimestampTz look_from;		/* leave out earlier alarms, of which only dead rows are left ... */
+	TimestampTz look_from_until;	/* ... as long as this has not come */
 	bool		wants_room;		/* more may be due: look again when a call has ended */
 	int			one_by_one;		/* claim this many singly: one of them cannot be claimed */
 	int			passed;			/* leave out so many that are due first: they cannot even be put off */

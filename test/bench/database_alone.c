@@ -103,6 +103,7 @@ claim_work(const Provider *provider, int batch)
 		.terms = &provider->terms,
 		.lease = LEASE,
 		.never_sent_is_believed = true,
+		.from = DT_NOBEGIN,
 	};
 	TimestampTz next_due = DT_NOEND;
 	List	   *claims;

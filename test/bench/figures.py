@@ -308,8 +308,10 @@ def most_buffers(b):
     for text, types in statements(b):
         name = f"s{len(most)}"
         b.sql(f"PREPARE {name} ({', '.join(types)}) AS {text}", conn=conn)
-        # the provider, now, of numbers the limit first, and a provider that does not name refunds
-        given = {"text": iter(["'sandbox'"]), "timestamp with time zone": iter(["now()"]),
+        # the provider; now, unless it is the look at the first alarm, and from when on; the limit before the
+        # offset; a provider that does not name refunds
+        times = ["'-infinity'"] if ">=) $2" in text else ["now()", "'-infinity'"]
+        given = {"text": iter(["'sandbox'"]), "timestamp with time zone": iter(times),
                  "bigint": iter(["200", "0"]), "boolean": iter(["false", "true"])}
         arguments = ", ".join(next(given[kind]) for kind in types)
         seen = []

@@ -128,6 +128,29 @@ def time_runs_out(lab):
     is_(lab.poll_session(pay.session_id, "failed").failure_code, "expired", "its time was over: expired without delay")
 
 
+def merchants_timers(lab):
+    """The payer's timers are the merchant's where he has some, also when one batch is of several merchants.
+
+    protection: lock_batch.c read_merchants().
+    """
+    lab.sql("""INSERT INTO payflow.merchants (id, default_provider, form_timeout, authentication_timeout)
+               VALUES ('hasty', 'sandbox', '7 minutes', '3 minutes')""")
+    lab.sql("""SELECT count(*) FROM generate_series(1, 3) i, unnest(ARRAY['default', 'hasty']) m
+               CROSS JOIN LATERAL payflow.create('timer ' || i, 1000, 'EUR', merchant => m)""")
+
+    def minutes(stage):
+        lab.poll_sql(f"SELECT count(*) = 6 FROM payflow.payment_sessions WHERE order_id ~ '^timer' AND stage = '{stage}'")
+        return {(row.merchant, row.minutes) for row in lab.sql(
+            """SELECT merchant, round(extract(epoch FROM expires_at - updated_at) / 60)::int AS minutes
+               FROM payflow.payment_sessions WHERE order_id ~ '^timer'""")}
+
+    is_(minutes("form"), {("default", 30), ("hasty", 7)}, "the form")
+    for row in lab.sql("SELECT session_id, provider_payment_id FROM payflow.payment_sessions WHERE order_id ~ '^timer'"):
+        lab.act(row.provider_payment_id, "authenticate")
+    lab.sql("UPDATE payflow.payment_sessions SET next_action_at = now() WHERE order_id ~ '^timer'")
+    is_(minutes("authentication"), {("default", 10), ("hasty", 3)}, "authentication")
+
+
 def returns(lab):
     """C26: no webhook, no poll: the return is one question, and its answer completes the payment."""
     pay = lab.row("SELECT * FROM payflow.create('C26', 1000, 'EUR')")
@@ -171,6 +194,7 @@ with Lab(workers=4) as lab:
     ending(lab, registering(lab))
     pauses(lab)
     time_runs_out(lab)
+    merchants_timers(lab)
     returns(lab)
     is_(lab.alerts(), set(), "no alert: all of it is ordinary")
     lab.finish()
