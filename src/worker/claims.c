@@ -34,6 +34,7 @@
 #define PASSED_MAX 100
 #define LOOK_SLOW MILLISECONDS(5)
 #define LOOK_MARGIN SECONDS(10)
+#define LOOK_FROM_TIME SECONDS(5)
 #define CHECK_INTERVAL SECONDS(10)
 #define MISSING_PAUSE_LAST SECONDS(60)
 #define MISSING_MAX 1000
@@ -346,7 +347,7 @@ leave_out_dead(const Source *source, Cycle *cycle)
 	int64		left = source->look_from_until - cycle->now;
 
 	/* more is left than there ever was: the clock was set back */
-	if (left > 0 && left <= MILLISECONDS(setting_poll_interval) && source->passed == 0)
+	if (left > 0 && left <= LOOK_FROM_TIME && source->passed == 0)
 		cycle->request.from = source->look_from;
 	else
 		cycle->request.from = DT_NOBEGIN;
@@ -363,7 +364,7 @@ note_dead(Source *source, const Cycle *cycle)
 	if (!TIMESTAMP_IS_NOBEGIN(cycle->request.from) || cycle->request.look_time < LOOK_SLOW)
 		return;
 	source->look_from = Min(cycle->request.first_alarm, cycle->now) - LOOK_MARGIN;
-	source->look_from_until = cycle->now + MILLISECONDS(setting_poll_interval);
+	source->look_from_until = cycle->now + LOOK_FROM_TIME;
 }
 
 static void
@@ -396,6 +397,9 @@ claim_source(Worker *worker, Cycle *cycle, const Provider *provider, WorkSourceI
 	release_places(cycle);
 	note_dead(source, cycle);
 	note_claimed(source, cycle, places, list_length(claims), next_due, again_at);
+	/* what it has left out, it does not leave for long */
+	if (!TIMESTAMP_IS_NOBEGIN(cycle->request.from))
+		source->look_at = Min(source->look_at, source->look_from_until);
 	cycle->source = NULL;
 }
 
