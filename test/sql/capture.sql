@@ -75,7 +75,7 @@ SELECT call, key, octet_length(request_hash), session_id = :'id' AS same_session
 UPDATE payflow.operations SET status = 'failed', next_action_at = NULL, failure_code = 'refused' WHERE session_id = :'id';
 SELECT status, replayed, http_status FROM payflow.capture(:'id', 40, 'k');
 SELECT status, replayed, http_status FROM payflow.capture(:'id', NULL, 'k3');
-SELECT status, amount FROM payflow.operations WHERE session_id = :'id' ORDER BY operation_id;
+SELECT status, amount FROM payflow.operations WHERE session_id = :'id' ORDER BY created_at;
 SELECT status, replayed, http_status FROM payflow.capture(:'id', NULL, 'k3');
 
 -- null is all

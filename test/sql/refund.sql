@@ -94,7 +94,7 @@ SELECT refundable_amount, order_status FROM payflow.get(:'id');
 SELECT a || ' -> ' || pg_temp.try(format('SELECT payflow.refund(%L, %s)', :'id', a)) FROM unnest(ARRAY['1', 'NULL']) a;
 \t
 \pset format aligned
-SELECT amount, status, source, limit_amount FROM payflow.operations WHERE session_id = :'id' ORDER BY operation_id;
+SELECT amount, status, source, limit_amount FROM payflow.operations WHERE session_id = :'id' ORDER BY created_at;
 
 -- null is all that is left
 SELECT pg_temp.paid('refund-2') AS id \gset
@@ -118,7 +118,7 @@ ROLLBACK TO s;
 SELECT amount, replayed FROM payflow.refund(:'id', 5);
 COMMIT;
 SELECT amount, replayed FROM payflow.refund(:'id', 10);
-SELECT amount FROM payflow.refunds WHERE session_id = :'id' ORDER BY refund_id;
+SELECT amount FROM payflow.refunds WHERE session_id = :'id' ORDER BY amount;
 -- all that is left, twice
 SELECT pg_temp.paid('refund-4') AS id \gset
 BEGIN;
