@@ -3,10 +3,8 @@
  * http.c
  *	  Many HTTP calls at a time in one process, with libcurl.
  *
- *	  libcurl's sockets live in an epoll set of our own, whose descriptor the
- *	  caller puts into its wait event set: that set is made once, although
- *	  sockets come and go.  A kept connection stays in the epoll set between
- *	  two calls: each change of the set is a system call.
+ *	  libcurl's sockets live in an epoll set of our own (sockets.c), whose
+ *	  descriptor the caller puts into its wait event set.
  *
  *	  libcurl resolves names in threads, which inherit the signal mask: all
  *	  signals are blocked while it runs, or the server's handlers could run in
@@ -24,13 +22,13 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "utils/timestamp.h"
 
 #include "worker/http.h"
+#include "worker/sockets.h"
 
 #if LIBCURL_VERSION_NUM < 0x075700
 #error "payflow needs libcurl 7.87 or later"
@@ -52,7 +50,6 @@
 #define USER_AGENT "payflow/0.1.0"
 
 static CURLM *multi;
-static int	epoll_fd = -1;
 static int64 timer_at = -1;		/* monotonic milliseconds; -1: none */
 static sigset_t all_signals;
 static dlist_head queued = DLIST_STATIC_INIT(queued);
@@ -61,17 +58,6 @@ static dlist_head ended = DLIST_STATIC_INIT(ended);
 /* handles to be used again: making one is a good part of a short call */
 static CURL *spare[SPARE_HANDLES];
 static int	nspare;
-
-/* what the epoll set has of a descriptor, by its number */
-typedef struct Watched
-{
-	bool		is_connection;	/* we hear of its end */
-	uint32		set;			/* events it is in the set with; 0: it is not in the set */
-	uint32		wanted;			/* events libcurl wants; 0: none */
-} Watched;
-
-static Watched *watched;
-static int	nwatched;
 
 static int64
 monotonic_ms(void)
@@ -83,78 +69,6 @@ monotonic_ms(void)
 }
 
 /* ---- libcurl's callbacks: no errors, no palloc ---- */
-
-/* NULL: no memory */
-static Watched *
-watched_of(curl_socket_t s)
-{
-	if (s >= nwatched)
-	{
-		int			n = Max(s + 1, nwatched * 2);
-		Watched    *grown = realloc(watched, sizeof(Watched) * n);
-
-		if (grown == NULL)
-			return NULL;
-		memset(grown + nwatched, 0, sizeof(Watched) * (n - nwatched));
-		watched = grown;
-		nwatched = n;
-	}
-	return &watched[s];
-}
-
-static void
-watch(curl_socket_t s, Watched *w)
-{
-	struct epoll_event event = {.events = w->wanted, .data.fd = s};
-
-	if (w->wanted == w->set)
-		return;
-	if (w->wanted == 0)
-		(void) epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s, NULL);
-	/* a descriptor that was closed has left the set by itself */
-	else if (epoll_ctl(epoll_fd, w->set != 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, s, &event) < 0)
-		(void) epoll_ctl(epoll_fd, w->set != 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, s, &event);
-	w->set = w->wanted;
-}
-
-static int
-on_socket(CURL *easy pg_attribute_unused(), curl_socket_t s, int what,
-		  void *arg pg_attribute_unused(), void *socket_arg pg_attribute_unused())
-{
-	Watched    *w = watched_of(s);
-
-	/* a failure here would end all calls; this one will time out */
-	if (w == NULL)
-		return 0;
-	w->wanted = 0;
-	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		w->wanted |= EPOLLIN;
-	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-		w->wanted |= EPOLLOUT;
-	/* the next call on the connection will want the same */
-	if (what != CURL_POLL_REMOVE || !w->is_connection)
-		watch(s, w);
-	return 0;
-}
-
-/* A new connection is about to be made. */
-static int
-on_open(void *arg pg_attribute_unused(), curl_socket_t s, curlsocktype purpose pg_attribute_unused())
-{
-	Watched    *w = watched_of(s);
-
-	if (w != NULL)
-		*w = (Watched) {.is_connection = true};
-	return CURL_SOCKOPT_OK;
-}
-
-static int
-on_close(void *arg pg_attribute_unused(), curl_socket_t s)
-{
-	if (s < nwatched)
-		watched[s] = (Watched) {0};
-	return close(s);
-}
 
 static int
 on_timer(CURLM *m pg_attribute_unused(), long timeout_ms, void *arg pg_attribute_unused())
@@ -281,16 +195,12 @@ http_init(int connections)
 	sigdelset(&all_signals, SIGTRAP);
 	sigdelset(&all_signals, SIGABRT);
 
-	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (epoll_fd < 0)
-		ereport(ERROR,
-				(errcode_for_file_access(),
-				 errmsg("could not create epoll descriptor: %m")));
+	sockets_init();
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || (multi = curl_multi_init()) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not initialize libcurl")));
-	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, sockets_on_change);
 	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
 	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) connections);
 }
@@ -298,7 +208,7 @@ http_init(int connections)
 int
 http_fd(void)
 {
-	return epoll_fd;
+	return sockets_fd();
 }
 
 long
@@ -378,8 +288,8 @@ set_manners(HttpCall *call)
 	curl_easy_setopt(easy, CURLOPT_PIPEWAIT, 0L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, USER_AGENT);
-	curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, on_open);
-	curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, on_close);
+	curl_easy_setopt(easy, CURLOPT_SOCKOPTFUNCTION, sockets_on_open);
+	curl_easy_setopt(easy, CURLOPT_CLOSESOCKETFUNCTION, sockets_on_close);
 }
 
 static void
@@ -449,7 +359,7 @@ descriptors_are_short(void)
 	int			copies[DESCRIPTORS_OF_CALL];
 	int			n = 0;
 
-	while (n < DESCRIPTORS_OF_CALL && (copies[n] = fcntl(epoll_fd, F_DUPFD_CLOEXEC, 0)) >= 0)
+	while (n < DESCRIPTORS_OF_CALL && (copies[n] = fcntl(sockets_fd(), F_DUPFD_CLOEXEC, 0)) >= 0)
 		n++;
 	for (int i = 0; i < n; i++)
 		close(copies[i]);
@@ -552,7 +462,7 @@ take_finished(void)
 void
 http_work(void)
 {
-	struct epoll_event events[EVENTS_PER_TURN];
+	ReadySocket events[EVENTS_PER_TURN];
 	sigset_t	mask;
 	int			n;
 	int			running;
@@ -561,26 +471,9 @@ http_work(void)
 	for (int i = 0; i < STARTS_PER_TURN && !dlist_is_empty(&queued); i++)
 		start(dlist_container(HttpCall, node, dlist_pop_head_node(&queued)));
 
-	n = epoll_wait(epoll_fd, events, EVENTS_PER_TURN, 0);
+	n = sockets_ready(events, EVENTS_PER_TURN);
 	for (int i = 0; i < n; i++)
-	{
-		int			fd = events[i].data.fd;
-		int			what = 0;
-
-		/* a kept connection that nobody uses: libcurl finds out when it wants it again */
-		if (watched[fd].wanted == 0)
-		{
-			watch(fd, &watched[fd]);
-			continue;
-		}
-		if (events[i].events & EPOLLIN)
-			what |= CURL_CSELECT_IN;
-		if (events[i].events & EPOLLOUT)
-			what |= CURL_CSELECT_OUT;
-		if (events[i].events & (EPOLLERR | EPOLLHUP))
-			what |= CURL_CSELECT_ERR;
-		curl_multi_socket_action(multi, fd, what, &running);
-	}
+		curl_multi_socket_action(multi, events[i].socket, events[i].what, &running);
 	if (timer_at >= 0 && timer_at <= monotonic_ms())
 	{
 		timer_at = -1;			/* unless libcurl sets it anew */
