@@ -105,10 +105,20 @@ fits_order_of(const Decision *d)
 		memcmp(&d->order->active_session_id, &d->payment->session_id, UUID_LEN) == 0;
 }
 
-/* A trigger of the table keeps this from happening twice. */
+/*
+ * Whoever decides has made sure of it: the order is open, and no other session
+ * of it runs.  Where he has not, nothing is booked.
+ */
 void
 order_takes_receipt(Decision *d)
 {
+	bool		another_runs = d->order->has_active &&
+		memcmp(&d->order->active_session_id, &d->payment->session_id, UUID_LEN) != 0;
+
+	if (d->order->status != ORDER_OPEN || another_runs)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("the order of this payment session cannot take its money as a receipt")));
 	d->order->status = ORDER_PAID;
 	d->order->has_paid = true;
 	d->order->paid_session_id = d->payment->session_id;
